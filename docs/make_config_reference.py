@@ -36,7 +36,7 @@ def tables() -> list[tuple[str, str, type[Section]]]:
         ("[grid]", "Only for [field models](field.md).", configuration.GridSection),
         ("[grid.coordinates.NAME]", "", configuration.AxisSection),
         ("[latents.NAME]", "", configuration.LatentSection),
-        ("[latents.NAME.kernel]", "", configuration.KernelSection),
+        ("[latents.NAME.kernel]", KERNEL, configuration.KernelSection),
         ("[latents.NAME.learn]", LEARN, configuration.LearnSection),
         ('[forward] with adapter = "callable"', CALLABLE, simulators.CallableSection),
         ('[forward] with adapter = "executable"', EXECUTABLE, simulators.ExecutableSection),
@@ -64,11 +64,18 @@ def tables() -> list[tuple[str, str, type[Section]]]:
     ]
 
 
+KERNEL = """[Choosing a kernel](choosing.md#kernel) explains the kinds. `squared exponential`, `matern 3/2`,
+`matern 5/2` and `rational quadratic` need a `length_scale`, `periodic` a `period`, `linear` a `length_scale` and a
+`centre`, `sum` and `product` their `parts`, which are tables with the same keys. The kernel is scaled so that `std` of
+the latent is its standard deviation; that of a linear kernel is `std` at the distance `length_scale` from the centre.
+The length-scale of a periodic kernel has no unit and is 1 by default. In Python, `kernel` can also be an object of
+[`invgp.kernels`](models.md#kernels)."""
 LEARN = """The parameters of the prior that are learnt from the data. The search starts at the value of the
 latent. The prior of each parameter is log-normal, and its median is the value of the latent. A number above 1 is a
 factor: a change by that factor is one standard deviation. With `true` the factor is 10, a weak prior. With
 `posterior = "sampled"` the posterior is averaged over the parameters; otherwise they have their most probable
-values."""
+values. In a kernel with several parts, the parameters of a name are learnt in all parts that have them, each by
+itself."""
 CALLABLE = """The function receives its inputs by name. If it is `vectorised`, the inputs are arrays (B,) or, for
 an input with labels, (B, L). Otherwise they are numbers or arrays (L,), one row at a time. The function returns
 an array for one output, or a dictionary by output name."""

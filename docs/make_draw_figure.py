@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from invgp.core.geometry import inducing_factor
-from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.kernels import Matern32
 from invgp.maps.grids import MapGrid
 from invgp.maps.posterior_field import SharedKernel
 from invgp.maps.prior_draws import DenseDraw, Embedding, GridDraw, WaveDraw
@@ -16,7 +16,7 @@ POINTS, DRAWS, LENGTH_SCALE = 60, 3, 0.3
 axis = np.linspace(0.0, 1.0, POINTS)
 grid = MapGrid(("x", "y"), (axis, axis), None, ("y", "x"))
 X = grid.at((slice(0, POINTS), slice(0, POINTS)))
-kernel = Kernel(CORRELATIONS["matern 3/2"], np.float64(1.0), np.full(2, LENGTH_SCALE))
+kernel = Matern32(1.0, np.full(2, LENGTH_SCALE))
 far = np.full((1, 2), 1e6)  # the inducing point, so far away that the draws are those of the prior
 shared = SharedKernel(kernel, far, inducing_factor([kernel], far[None], 0.0)[0], 0.0)
 embedding = Embedding.build(kernel, grid)

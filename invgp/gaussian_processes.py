@@ -6,15 +6,47 @@ type of inversion.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from invgp.core.kernels import STATIONARY, Kernel, Stationary, kernel_from_description
 from invgp.problem import Floats
 
 INDUCING_SUFFIX = "_inducing"  # after the name of a coordinate
+DEFINITION = "kernel_definition"  # attribute with the JSON description of a kernel
+
+
+def kernel_attributes(kernel: Kernel) -> dict[str, Any]:
+    """Return the attributes of a latent that define its kernel, of variance 1.
+
+    They are the kind and the length-scales, if these define it, otherwise a formula and a description in JSON.
+    """
+    if (
+        isinstance(kernel, Stationary)
+        and type(kernel) in STATIONARY.values()
+        and set(kernel.parameter_names) == {"variance", "length_scale"}
+    ):
+        return {"kernel": kernel.kind, "length_scale": np.asarray(kernel.length_scale)}
+    return {"kernel": kernel.formula, DEFINITION: json.dumps(kernel.describe())}
+
+
+def kernel_from_attributes(attributes: Mapping[str, Any]) -> Kernel:
+    """Return the kernel that `kernel_attributes` described.
+
+    Raises
+    ------
+    ValueError
+        The attributes are not a description of a kernel, or one of a kind whose module is not imported.
+    """
+    if DEFINITION in attributes:
+        return kernel_from_description(json.loads(attributes[DEFINITION]))
+    kind: type[Stationary] = STATIONARY[attributes["kernel"]]
+    return kind(1.0, np.atleast_1d(np.asarray(attributes["length_scale"], dtype=np.float64)))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from disasters import LENGTH_SCALE, Counts, Floats
 
 from invgp.core.field.elliptical_slices import run_slice_chains
 from invgp.core.field.field_gaussian import Gaussian
-from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.kernels import SquaredExponential
 
 NEGLIGIBLE = 1e-12  # of the largest eigenvalue of the prior covariance: what is below cannot be seen
 BURN_IN = 0.25  # of the draws
@@ -38,7 +38,7 @@ class Draws(NamedTuple):
 
 def sample(counts: Counts, chains: int, draws: int, seed: int = 0) -> Draws:
     """Draw from the posterior, along ellipses around a Gaussian at its mode that fits nearly."""
-    kernel = Kernel(CORRELATIONS["squared exponential"], np.asarray(1.0), np.asarray([LENGTH_SCALE]))
+    kernel = SquaredExponential(np.asarray(1.0), np.asarray([LENGTH_SCALE]))
     values, vectors = np.linalg.eigh(kernel(counts.day, counts.day))
     seen = values > NEGLIGIBLE * values[-1]
     root = vectors[:, seen] * np.sqrt(values[seen])  # f = root w, with w standard normal

@@ -119,7 +119,12 @@ def ways(problem: Problem, start: float, *, with_simulators: bool) -> Iterator[t
         yield "coupled, C program", with_settings(invgp.load(HERE / "otway_c.toml"), **COUPLED)
         yield ALONE, with_settings(coupled, emulator=False)
     learning = [
-        replace(latent, length_scale=np.asarray([start]), learn={"length_scale": np.inf}) for latent in problem.latents
+        replace(
+            latent,
+            kernel=replace(latent.kernel, length_scale=np.asarray([start])),
+            learn={"length_scale": np.inf},
+        )
+        for latent in problem.latents
     ]
     yield LEARNT, replace(coupled, latents=tuple(learning))
     yield PAPER, with_settings(posterior="full gaussian")

@@ -25,6 +25,7 @@ from invgp.progress import ProgressState, show_progress
 if TYPE_CHECKING:
     import xarray as xr
 
+    from invgp.core.kernels import Kernel
     from invgp.inference.invert import InterruptedInversion
 
 
@@ -163,17 +164,34 @@ def describe_concurrency(runs: float) -> str:
     return f", {runs:.1f} runs at once" if runs >= 0.5 else ""
 
 
+def describe_parameters(kernel: Kernel) -> str:
+    """Return the parameters of a kernel, except for the variance, as the start of a list."""
+    import numpy as np  # noqa: PLC0415
+
+    values = np.exp(kernel.parameters)
+    names = dict.fromkeys(name for name in kernel.parameter_names if name != "variance")
+    shares = np.asarray(kernel.scale_mask)
+    groups = {
+        name.replace("length_scale", "length-scale"): np.asarray(kernel.parameter_names) == name for name in names
+    }
+    groups |= {"share": shares} if shares.sum() > 1 else {}
+    texts = {name: ", ".join(f"{number:.3g}" for number in values[chosen]) for name, chosen in groups.items()}
+    return "".join(f"{name} {text}, " for name, text in texts.items())
+
+
 def describe_learnt_priors(posterior: xr.Dataset) -> list[str]:
     """Return one sentence per latent with a learnt prior."""
     import numpy as np  # noqa: PLC0415
+
+    from invgp.gaussian_processes import kernel_from_attributes  # noqa: PLC0415
 
     sentences = []
     for name in posterior.attrs["invgp_latents"].split():
         attributes = posterior[name].attrs
         if "learnt" in attributes:
-            scales, spreads = (
-                ", ".join(f"{number:.3g}" for number in np.atleast_1d(attributes[key]))
-                for key in ("length_scale", "process_std")
+            kernel = kernel_from_attributes(attributes)
+            spreads = ", ".join(f"{number:.3g}" for number in np.atleast_1d(attributes["process_std"]))
+            sentences.append(
+                f"the prior of {name} was learnt: {describe_parameters(kernel)}standard deviation {spreads}"
             )
-            sentences.append(f"the prior of {name} was learnt: length-scale {scales}, standard deviation {spreads}")
     return sentences

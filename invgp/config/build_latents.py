@@ -2,46 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
+from invgp.config.build_kernels import build_kernel
 from invgp.config.mistakes import Mistakes, build_each
 from invgp.config.variable_names import labels_of, per_label
 from invgp.errors import ConfigError
-from invgp.formatting import format_value, join_names
+from invgp.formatting import format_value
 from invgp.links import LINKS
 from invgp.problem import WEAK_FACTOR, Floats, Labels, Latent
 from invgp.settings.configuration import Config, LatentSection
 from invgp.settings.values import percentage
-from invgp.units import IDENTITY, conversion
 
 
-def build_latents(config: Config, units: Sequence[str]) -> tuple[Latent, ...]:
-    """Build the latents of a configuration, for coordinates in the given units."""
+def build_latents(config: Config, units: Mapping[str, str]) -> tuple[Latent, ...]:
+    """Build the latents of a configuration, for coordinates with these units."""
     return build_each(lambda name: _build_latent(config, name, units), config.latents)
 
 
-def _build_latent(config: Config, name: str, units: Sequence[str]) -> Latent:
+def _build_latent(config: Config, name: str, units: Mapping[str, str]) -> Latent:
     section = config.latents[name]
     key = f"latents.{name}"
     labels = labels_of(config, section.dimension, key)
     mistakes = Mistakes()
     prior = mistakes.collect(lambda: _prior_moments(section, labels, key))
-    scales = mistakes.collect(
-        lambda: broadcast_length_scales(section.kernel.length_scale, units, f"{key}.kernel.length_scale")
-    )
+    kernel = mistakes.collect(lambda: build_kernel(section.kernel, units, f"{key}.kernel"))
     mistakes.raise_all()
-    if prior is None or scales is None:
+    if prior is None or kernel is None:
         raise ConfigError(f"{key}: cannot be used")
     mean, std = prior
-    return Latent(
+    latent = Latent(
         name=name,
         unit=section.unit,
         mean=mean,
         std=std,
-        kernel=section.kernel.kind,
-        length_scale=scales,
+        kernel=kernel,
         link=LINKS[section.link],
         dimension=section.dimension,
         labels=labels,
@@ -50,6 +47,18 @@ def _build_latent(config: Config, name: str, units: Sequence[str]) -> Latent:
         positive=section.positive,
         learn=learning_factors(section.learn.model_dump(exclude_none=True)),
     )
+    _check_learning(latent, key)
+    return latent
+
+
+def _check_learning(latent: Latent, key: str) -> None:
+    """Raise `ConfigError` if the kernel does not have a parameter that is to be learnt."""
+    for name in latent.learn:
+        if latent.learnt_parameters(name).shape[1] < (2 if name == "share" else 1):
+            kernel = "a sum" if name == "share" else f"one with a {name}"
+            raise ConfigError(
+                f"{key}.learn.{name}: must be left out unless the kernel is {kernel}, was {latent.kernel.formula!r}"
+            )
 
 
 def _prior_moments(section: LatentSection, labels: Labels | None, key: str) -> tuple[Floats, Floats]:
@@ -88,18 +97,3 @@ def _check_link(section: LatentSection, mean: Floats, key: str) -> None:
 def learning_factors(learn: Mapping[str, object]) -> dict[str, float]:
     """Return the factor of the prior of each learnt parameter."""
     return {name: WEAK_FACTOR if value is True else float(value) for name, value in learn.items()}  # type: ignore[arg-type]
-
-
-def broadcast_length_scales(value: object, units: Sequence[str], key: str) -> Floats:
-    """Return one length-scale per coordinate, (D,), from a number or a list."""
-    scales = np.asarray(value, dtype=np.float64)
-    dimensions = len(units)
-    if not scales.ndim and any(conversion(unit, units[0]) != IDENTITY for unit in units):
-        raise ConfigError(
-            f"{key}: must be a list of {dimensions}, one for each coordinate, since their units differ "
-            f"({join_names(units)}), was {format_value(value)}"
-        )
-    if scales.ndim and len(scales) != dimensions:
-        wanted = f"one number, or a list of {dimensions}: one for each coordinate"
-        raise ConfigError(f"{key}: must be {wanted}, was a list of {len(scales)}")
-    return np.broadcast_to(scales, (dimensions,)).copy()

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.archives import read_array
-from invgp.config.build_latents import broadcast_length_scales, learning_factors
+from invgp.config.build_kernels import broadcast_length_scales
+from invgp.config.build_latents import learning_factors
 from invgp.config.build_survey import columns
 from invgp.config.mistakes import Mistakes, build_each
 from invgp.config.survey_tables import Table, check_regular

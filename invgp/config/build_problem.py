@@ -67,7 +67,7 @@ def assemble_problem(config: Config, table: Table | None, directory: Path, mista
         else mistakes.collect(lambda: build_noise(config, survey, table, directory))
     )
     positions = (config.survey if config.grid is None else config.grid).coordinates
-    latents = mistakes.collect(lambda: build_latents(config, [c.unit for c in positions.values()]))
+    latents = mistakes.collect(lambda: build_latents(config, {name: c.unit for name, c in positions.items()}))
     grid = mistakes.collect(lambda: build_grid(config, directory))
     places = None if grid is None or survey is None else Places(grid.size, survey.size)
     wiring = mistakes.collect(lambda: build_wiring(config))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from invgp.config.build_latents import broadcast_length_scales
+from invgp.config.build_kernels import broadcast_length_scales
 from invgp.errors import ConfigError
 from invgp.formatting import format_value, join_names
 from invgp.problem import FEWEST_FIELD_RUNS, Floats, Grid, InferenceSettings, Latent, Survey, fewest_samples

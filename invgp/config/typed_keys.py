@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, Required, TypedDict
 
+from invgp.core.kernels import Kernel
+
 Unit = str  # as UDUNITS knows it: "m", "m s-1", "ohm m", "1"
 
 
@@ -44,8 +46,25 @@ class ObservationKeys(TypedDict, total=False):
 class KernelKeys(TypedDict, total=False):
     """A kernel; the length-scale is in the unit of the coordinates, one number or one per coordinate."""
 
-    length_scale: Required[float | Sequence[float]]
-    kind: Literal["squared exponential", "matern 3/2", "matern 5/2"]
+    kind: Literal[
+        "squared exponential",
+        "matern 3/2",
+        "matern 5/2",
+        "rational quadratic",
+        "periodic",
+        "linear",
+        "constant",
+        "white",
+        "sum",
+        "product",
+    ]
+    length_scale: float | Sequence[float]
+    period: float | Sequence[float]
+    shape: float
+    centre: float | Sequence[float]
+    coordinates: Sequence[str]
+    share: float
+    parts: Sequence[KernelKeys]
 
 
 class LearnKeys(TypedDict, total=False):
@@ -53,6 +72,9 @@ class LearnKeys(TypedDict, total=False):
 
     length_scale: float | bool
     std: float | bool
+    period: float | bool
+    shape: float | bool
+    share: float | bool
 
 
 class LatentKeys(TypedDict, total=False):
@@ -61,7 +83,7 @@ class LatentKeys(TypedDict, total=False):
     unit: Required[Unit]
     mean: Required[float | Sequence[float]]
     std: Required[float | Sequence[float] | str]
-    kernel: Required[KernelKeys]
+    kernel: Required[KernelKeys | Kernel]
     dimension: str
     link: Literal["identity", "log", "increasing"]
     learn: LearnKeys

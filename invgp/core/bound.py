@@ -23,7 +23,9 @@ from invgp.core.geometry import (
     pull_back_covariance,
     pull_back_factor,
     sparse_geometry,
+    split_parameters,
 )
+from invgp.core.hyperpriors import Hyperpriors
 from invgp.core.kernels import Kernel
 from invgp.core.memory import BATCH_BUDGET, BATCH_SITES, MEMORY_BUDGET
 from invgp.core.parameters import BLOCKS, Parameters, learns_kernels, learns_latents
@@ -45,7 +47,7 @@ class Terms:
     Attributes
     ----------
     elbo, expected_log_likelihood, kl : array, shape (), in nats
-        The bound and its two terms: elbo = expected_log_likelihood - kl.
+        The bound and its two terms: elbo = expected_log_likelihood - kl, plus the log prior of kernel parameters.
     gradient : Parameters
         Gradient of the bound, per block.
     expected : tuple of Expected
@@ -68,7 +70,7 @@ class Bound:
     posterior : Full, Diagonal or Sites
         Family of the posterior.
     kernels : tuple of Kernel, length Q
-        Only their type is used; variances and length-scales are in the parameters.
+        Only their type is used; their free parameters are in the parameters of the bound.
     prior_mean : array, shape (Q,)
         Prior mean of each latent.
     X : array, shape (N, D)
@@ -80,6 +82,8 @@ class Bound:
     jitter : float
         Added to the diagonal of K_zz, relative to the prior variance. It keeps the bound smooth where inducing inputs
         coincide.
+    hyperpriors : Hyperpriors, optional
+        Priors and bounds of the parameters of the kernels; the log density of the priors is added to the bound.
 
     References
     ----------
@@ -93,10 +97,12 @@ class Bound:
     dense: bool
     weight: float = 1.0
     jitter: float = 0.0
+    hyperpriors: Hyperpriors | None = None
 
     def kernel_cache(self, parameters: Parameters) -> KernelCache:
         """Compute the quantities that depend on kernels and inducing inputs only, not on the posterior."""
-        kernels = tuple(k.with_parameters(parameters.kernels[j, :]) for j, k in enumerate(self.kernels))
+        free = parameters.kernels if self.hyperpriors is None else self.hyperpriors.constrain(parameters.kernels)
+        kernels = split_parameters(self.kernels, free)
         return KernelCache(kernels, parameters.inducing, inducing_factor(kernels, parameters.inducing, self.jitter))
 
     def bound_state(
@@ -219,6 +225,12 @@ class BoundState:
         """Derivatives of the marginals with respect to the covariances K_zx, if the spreads are factors."""
         return Sensitivity.of(self.factor, self.q.mean, self.q.spread)
 
+    @property
+    def log_hyperprior(self) -> Array | float:
+        """Log prior density of the parameters of the kernels, shape (), without constants."""
+        priors = self.bound.hyperpriors
+        return 0.0 if priors is None else priors.log_density(self.parameters.kernels)
+
     def geometry(self, start: int, stop: int, *, keep_covariances: bool = False) -> Geometry:
         """Compute the geometry of a range of sites, or take it from the cache."""
         return self.bound.geometry(self.kernel_cache, start, stop, keep_covariances=keep_covariances)
@@ -277,13 +289,14 @@ class BoundState:
         return replace(self.finish(total, learn), expected=tuple(all_found))
 
     def finish(self, total: BatchSum, learn: Sequence[str]) -> Terms:
-        """Add the KL term, and convert the gradient to the free parameters."""
+        """Add the KL term and the log prior of kernel parameters, and convert the gradient to the free parameters."""
         family, q = self.family, self.q
         negative_kl = family.negative_kl(q, self.factor)
+        elbo = total.value + negative_kl + self.log_hyperprior
         zeros = Parameters(*(zeros_like(getattr(self.parameters, name)) for name in BLOCKS))
         gradient = replace(zeros, likelihood=total.likelihood)
         if not learns_latents(learn):
-            return Terms(total.value + negative_kl, total.value, -negative_kl, gradient)
+            return Terms(elbo, total.value, -negative_kl, gradient)
         kl_part = family.negative_kl_gradient(q, self.factor)
         by_spread = total.spread
         if self.factors and not self.triangular:
@@ -308,10 +321,13 @@ class BoundState:
             kernels, inducing = pull_back_factor(
                 self.kernels, self.parameters.inducing, self.factor, by_factor, self.bound.jitter
             )
-            gradient = replace(gradient, kernels=across[0] + kernels)
+            by_kernels, priors = across[0] + kernels, self.bound.hyperpriors
+            if priors is not None:
+                by_kernels = priors.pull_back(self.parameters.kernels, by_kernels)
+            gradient = replace(gradient, kernels=by_kernels)
             if not self.bound.dense:
                 gradient = replace(gradient, inducing=across[1] + inducing)
-        return Terms(total.value + negative_kl, total.value, -negative_kl, gradient)
+        return Terms(elbo, total.value, -negative_kl, gradient)
 
     def pull_back(self, geometry: Geometry, mean_gradient: Array, variance_gradient: Array) -> MixtureGradient:
         """Convert gradients (K, B, Q) with respect to the marginals of a batch to the gradient of the mixture."""

@@ -29,7 +29,7 @@ from invgp.core.backend import (
     tril,
     tril_with_diagonal,
 )
-from invgp.core.kernels import Covariance, Kernel
+from invgp.core.kernels import Kernel, Linearised
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,15 @@ class Geometry:
         ktilde, the prior variance of the latents given the inducing variables.
     dense : bool
         Whether the inputs are the inducing inputs (Z = X), so that W = L^T and ktilde = 0.
-    covariances : tuple of Covariance, length Q, or None
-        Covariances (M, B) between inducing inputs and inputs, if they are stored for gradients.
+    covariances : tuple of Linearised, length Q, or None
+        Covariances (M, B) between inducing inputs and inputs with their derivatives, if they are stored for gradients.
     """
 
     factor: Array
     projection: Array
     residual: Array
     dense: bool
-    covariances: tuple[Covariance, ...] | None = None
+    covariances: tuple[Linearised, ...] | None = None
 
     @cached_property
     def weights(self) -> Array:
@@ -170,14 +170,30 @@ class Sensitivity:
 
 
 def inducing_factor(kernels: Sequence[Kernel], Z: Array, jitter: float = 0.0) -> Array:
-    """Compute L (Q, M, M) for inducing inputs Z (Q, M, D); `jitter` times the variance is added to the diagonal."""
+    """Compute L (Q, M, M) for inducing inputs Z (Q, M, D); the diagonal is multiplied by 1 + `jitter`."""
     factors = []
     for j, kernel in enumerate(kernels):
         covariance = kernel(Z[j, ...], Z[j, ...])
         if jitter:
-            covariance = covariance + jitter * kernel.variance * identity(covariance)
+            covariance = covariance + jitter * kernel.diagonal(Z[j, ...]) * identity(covariance)
         factors.append(cholesky(covariance))
     return stack_arrays(factors)
+
+
+def join_parameters(kernels: Sequence[Kernel]) -> Array:
+    """Concatenate the free parameters of kernels, shape (P,)."""
+    found = [kernel.parameters for kernel in kernels]
+    return array_namespace(*found).concat(found)
+
+
+def split_parameters(kernels: Sequence[Kernel], parameters: Array) -> tuple[Kernel, ...]:
+    """Return the kernels with the free parameters (P,) of all of them."""
+    found, start = [], 0
+    for kernel in kernels:
+        end = start + len(kernel.parameter_names)
+        found.append(kernel.with_parameters(parameters[start:end]))
+        start = end
+    return tuple(found)
 
 
 def dense_geometry(factor: Array) -> Geometry:
@@ -192,10 +208,10 @@ def sparse_geometry(kernels: Sequence[Kernel], Z: Array, factor: Array, X: Array
     With `keep`, the covariances are stored, which makes gradients with respect to the kernels cheaper.
     """
     xp = array_namespace(Z, X)
-    kept = tuple(kernel.with_slope(Z[j, ...], X) for j, kernel in enumerate(kernels)) if keep else None
+    kept = tuple(kernel.linearise(Z[j, ...], X) for j, kernel in enumerate(kernels)) if keep else None
     covariance = stack_arrays([c.value for c in kept] if kept else [k(Z[j, ...], X) for j, k in enumerate(kernels)])
     projection = solve_triangular(factor, covariance, overwrite=not keep)
-    variance = xp.stack([kernel.variance + xp.zeros_like(X[:, 0]) for kernel in kernels])
+    variance = xp.stack([kernel.diagonal(X) for kernel in kernels])
     # Rounding can make the variance slightly negative where an input is an inducing input.
     residual = clip_negative(variance - sum_of_squares(projection))
     return Geometry(factor, projection, residual, dense=False, covariances=kept)
@@ -204,14 +220,14 @@ def sparse_geometry(kernels: Sequence[Kernel], Z: Array, factor: Array, X: Array
 def pull_back_batch(
     kernels: Sequence[Kernel], Z: Array, X: Array, geometry: Geometry, gradient: GeometryGradient
 ) -> tuple[Array, Array, Array]:
-    """Compute the gradient with respect to the kernels' free parameters (Q, 1 + D), Z (Q, M, D) and L (Q, M, M).
+    """Compute the gradient with respect to the kernels' free parameters (P,), Z (Q, M, D) and L (Q, M, M).
 
     It contains the parts that pass through the covariance between Z and the batch X. `pull_back_factor` adds the part
     that passes through L, once for all batches. In the dense case everything passes through L.
     """
     xp = array_namespace(X, geometry.factor)
     if geometry.dense:
-        nothing = xp.stack([xp.zeros_like(kernel.parameters) for kernel in kernels])
+        nothing = xp.zeros_like(join_parameters(kernels))
         factor_gradient = gradient.factor + xp.matrix_transpose(gradient.projection)
         return nothing, xp.zeros_like(Z), factor_gradient
     through_residual = -2.0 * gradient.residual[:, None, :] * geometry.projection
@@ -229,7 +245,7 @@ def pull_back_covariance(
     covariance_gradient: Array,
     residual_gradient: Array,
 ) -> tuple[Array, Array]:
-    """Compute the gradient with respect to the kernels' free parameters (Q, 1 + D) and Z (Q, M, D).
+    """Compute the gradient with respect to the kernels' free parameters (P,) and Z (Q, M, D).
 
     It follows from the gradients with respect to the covariances between Z and X (Q, M, B), which is overwritten, and
     to the residual at fixed covariances (Q, B), which depends on the prior variance.
@@ -237,29 +253,27 @@ def pull_back_covariance(
     xp = array_namespace(X, covariance_gradient)
     parameters, inputs = [], []
     for j, kernel in enumerate(kernels):
-        covariance = geometry.covariances[j] if geometry.covariances else kernel.with_slope(Z[j, ...], X)
-        across = kernel.pull_back(Z[j, ...], X, covariance, covariance_gradient[j, ...])
-        log_variance = across.log_variance + kernel.variance * xp.sum(residual_gradient[j, :])
-        parameters.append(xp.concat([xp.reshape(log_variance, (1,)), across.log_length_scale]))
+        covariance = geometry.covariances[j] if geometry.covariances else kernel.linearise(Z[j, ...], X)
+        across = covariance.pull_back(covariance_gradient[j, ...])
+        parameters.append(across.parameters + kernel.pull_back_diagonal(X, residual_gradient[j, :]).parameters)
         inputs.append(across.X1)
-    return xp.stack(parameters), stack_arrays(inputs)
+    return xp.concat(parameters), stack_arrays(inputs)
 
 
 def pull_back_factor(
     kernels: Sequence[Kernel], Z: Array, factor: Array, gradient: Array, jitter: float = 0.0
 ) -> tuple[Array, Array]:
-    """Convert the gradient with respect to L to the kernels' free parameters (Q, 1 + D) and Z (Q, M, D)."""
+    """Convert the gradient with respect to L to the kernels' free parameters (P,) and Z (Q, M, D)."""
     xp = array_namespace(Z, factor)
     covariance_gradient = cholesky_pull_back(factor, gradient)
     parameters, inputs = [], []
     for j, kernel in enumerate(kernels):
-        trace = xp.sum(xp.linalg.diagonal(covariance_gradient[j, ...]))
-        covariance = kernel.with_slope(Z[j, ...], Z[j, ...])
-        within = kernel.pull_back(Z[j, ...], Z[j, ...], covariance, covariance_gradient[j, ...])
-        log_variance = within.log_variance + jitter * kernel.variance * trace
-        parameters.append(xp.concat([xp.reshape(log_variance, (1,)), within.log_length_scale]))
-        inputs.append(2.0 * within.X1)  # the covariance is symmetric, so both arguments contribute equally
-    return xp.stack(parameters), stack_arrays(inputs)
+        own = Z[j, ...]
+        added = kernel.pull_back_diagonal(own, jitter * xp.linalg.diagonal(covariance_gradient[j, ...]))
+        within = kernel.linearise(own, own).pull_back(covariance_gradient[j, ...])
+        parameters.append(within.parameters + added.parameters)
+        inputs.append(2.0 * within.X1 + added.X1)  # the covariance is symmetric: both arguments contribute equally
+    return xp.concat(parameters), stack_arrays(inputs)
 
 
 def cholesky_pull_back(factor: Array, gradient: Array) -> Array:

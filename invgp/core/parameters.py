@@ -18,8 +18,8 @@ class Parameters:
     ----------
     posterior : array, flat
         Free parameters of the posterior family.
-    kernels : array, shape (Q, 1 + D)
-        Log variance and log length-scales of each latent.
+    kernels : array, shape (R,)
+        Free parameters of the kernels of all latents.
     inducing : array, shape (Q, M, D)
         Inducing inputs Z.
     likelihood : array, shape (P,)

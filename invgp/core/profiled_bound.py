@@ -254,7 +254,7 @@ class Profile:
         xp = array_namespace(bound_state.factor)
         density = self.data.log_density(bound_state.parameters.likelihood, derivatives=False)
         elbo, precisions, pulls, safe_pulls = (
-            bound_state.family.negative_kl(bound_state.q, bound_state.factor),
+            bound_state.family.negative_kl(bound_state.q, bound_state.factor) + bound_state.log_hyperprior,
             [],
             [],
             [],

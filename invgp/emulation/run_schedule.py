@@ -93,8 +93,6 @@ def effective_neighbours(problem: Problem, rng: np.random.Generator) -> Floats:
     """Return the effective number (N,) of sites within a length-scale of each site, including itself."""
     X = problem.survey.X
     some = X if len(X) <= MOST_COMPARED_SITES else X[rng.choice(len(X), MOST_COMPARED_SITES, replace=False)]
-    shares = [
-        np.exp(-0.5 * cdist(X / latent.length_scale, some / latent.length_scale, "sqeuclidean")).sum(axis=1)
-        for latent in problem.latents
-    ]
+    lengths = [latent.correlation_length(X.shape[1]) for latent in problem.latents]
+    shares = [np.exp(-0.5 * cdist(X / length, some / length, "sqeuclidean")).sum(axis=1) for length in lengths]
     return np.asarray(np.maximum(np.mean(shares, axis=0) * len(X) / len(some), 1.0))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
+import json
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ from array_api_compat import is_array_api_obj
 
 from invgp.archives import CHECKPOINT, Keys, read_archive, write_archive
 from invgp.core.backend import Backend, to_numpy
+from invgp.core.kernels import Kernel
 from invgp.core.parameters import BLOCKS, Parameters
 from invgp.core.training import Progress
 
@@ -98,6 +100,7 @@ class Checkpoint:
             return None
         about, arrays = read_archive(self.path, CHECKPOINT, KEYS)
         self._compare(about["settings"])
+        arrays["kernels"] = arrays["kernels"].ravel()  # earlier versions wrote one row per latent
         parameters = Parameters(*(backend.asarray(arrays[name]) for name in BLOCKS))
         trace, optimiser = arrays["trace"].tolist(), None
         if state is not None and about["optimiser"] is not None:
@@ -155,8 +158,13 @@ def describe_value(name: str, value: Any, leave_out: Sequence[str] = ()) -> dict
     """
     if is_array_api_obj(value):
         return {name: _describe_array(to_numpy(value))}
-    if isinstance(value, type(None) | bool | int | float | str):
-        return {name: repr(value)}
+    if isinstance(value, type(None) | bool | int | float | str | Kernel):
+        return {name: json.dumps(value.describe()) if isinstance(value, Kernel) else repr(value)}
+    if isinstance(value, Mapping):
+        words = {name: str(len(value))}
+        for part, inner in value.items():
+            words |= describe_value(f"{name}[{part!r}]", inner)
+        return words
     if isinstance(value, Sequence):
         return _describe_sequence(name, value)
     if callable(value) and hasattr(value, "__qualname__"):
@@ -204,11 +212,14 @@ def _bytecode(code: CodeType) -> str:
     return f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {constants}"
 
 
-def _describe_sequence(name: str, values: Sequence[Any]) -> dict[str, str]:
+def _describe_sequence(name: str, values: Sequence[Any] | Kernel) -> dict[str, str]:
+    if isinstance(values, Kernel):
+        return {name: json.dumps(values.describe())}
     try:
         return {name: _describe_array(np.asarray(values, dtype=np.float64))}
     except (TypeError, ValueError):
-        return {name: repr(tuple(values))}
+        texts = [json.dumps(one.describe()) if isinstance(one, Kernel) else repr(one) for one in values]
+        return {name: f"({', '.join(texts)}{',' * (len(texts) == 1)})"}
 
 
 def _describe_array(array: np.ndarray[Any, Any]) -> str:

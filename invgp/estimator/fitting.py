@@ -85,8 +85,9 @@ def fit_blocks(
         parameters = method.fit(bound, parameters, data, points, keep, after, starts)
         density = data.log_density(parameters.likelihood, derivatives=False)
         many = max(count, default_samples(latents))
-        estimate = estimate_bound(bound.bound_state(parameters), density, many, new_streams[stage])
-        gap = last.elbo - estimate.elbo if last is not None else 0.0
+        bound_state = bound.bound_state(parameters)
+        estimate = estimate_bound(bound_state, density, many, new_streams[stage])
+        gap = last.elbo - float(bound_state.log_hyperprior) - estimate.elbo if last is not None else 0.0
         allowed = max(MAX_GAP, MAX_RELATIVE_GAP * abs(estimate.elbo), 2.0 * estimate.standard_error)
         fine = gap <= allowed
         finished = last is None or last.round >= method.rounds or stage == len(counts) - 1

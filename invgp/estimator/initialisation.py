@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 from invgp.core import inducing as choices
 from invgp.core.backend import Array, Backend, solve_triangular, to_numpy
 from invgp.core.bound import Bound, BoundState
-from invgp.core.geometry import inducing_factor
-from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.geometry import inducing_factor, join_parameters
+from invgp.core.hyperpriors import Hyperpriors
+from invgp.core.kernels import STATIONARY, Kernel
 from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Diagonal, Family, Full, Sites
 from invgp.core.training import Blocks
@@ -69,8 +70,9 @@ def initialise(
         backend.asarray(X),
         dense,
         jitter=0.0 if dense else JITTER[settings.dtype],
+        hyperpriors=Hyperpriors.build(kernels, settings.hyperpriors, backend) if settings.hyperpriors else None,
     )
-    return InitialModel(bound, _parameters(settings, family, kernels, backend.asarray(Z), jitter, backend))
+    return InitialModel(bound, _parameters(settings, bound, backend.asarray(Z), jitter, backend))
 
 
 def continue_from(fitted: BoundState, bound: Bound, parameters: Parameters) -> Parameters:
@@ -92,7 +94,9 @@ def continue_from(fitted: BoundState, bound: Bound, parameters: Parameters) -> P
             f"{bound.posterior.components}, was True"
         )
     inducing = parameters.inducing if bound.dense else earlier.inducing
-    start = replace(parameters, kernels=earlier.kernels, inducing=inducing, likelihood=earlier.likelihood)
+    kernels = join_parameters(fitted.kernels)
+    kernels = kernels if bound.hyperpriors is None else bound.hyperpriors.unconstrain(kernels)
+    start = replace(parameters, kernels=kernels, inducing=inducing, likelihood=earlier.likelihood)
     if isinstance(bound.posterior, Sites):
         blank = bound.posterior.initial(fitted.factor, 1.0, fitted.q.mean)
         return replace(start, posterior=blank)
@@ -101,19 +105,21 @@ def continue_from(fitted: BoundState, bound: Bound, parameters: Parameters) -> P
     return replace(start, posterior=bound.posterior.pack(fitted.q))
 
 
-def kernel_names(kernel: str | Sequence[str], latents: int) -> tuple[str, ...]:
-    """List the name of the kernel of each latent."""
-    names = (kernel,) * latents if isinstance(kernel, str) else kernel
-    fine = isinstance(names, Sequence) and len(names) == latents
-    if not fine or any(not isinstance(name, str) or name not in CORRELATIONS for name in names):
+def list_kernels(kernel: object, latents: int) -> tuple[str | Kernel, ...]:
+    """List the kernel of each latent, by the name of a stationary kind or as a `Kernel`."""
+    kernels: Any = (kernel,) * latents if isinstance(kernel, str | Kernel) else kernel
+    fine = isinstance(kernels, Sequence) and len(kernels) == latents
+    if not fine or any(not isinstance(one, Kernel) and one not in STATIONARY for one in kernels):
         raise ValueError(
-            f"kernel must be one of {', '.join(CORRELATIONS)}, or one for each of {latents} latents, was {kernel!r}"
+            f"kernel must be one of {', '.join(STATIONARY)}, a kernel of invgp.kernels, or one for each of {latents} "
+            f"latents, was {kernel!r}"
         )
-    return tuple(names)
+    return tuple(kernels)
 
 
 def _kernels(settings: SAVIGP, X: Floats, backend: Backend) -> tuple[Kernel, ...]:
     Q, D = settings.likelihood.latents, X.shape[1]
+    chosen = list_kernels(settings.kernel, Q)
     # Initially, typical distances between sites are about one length-scale. With much shorter length-scales (distances
     # grow with the number of dimensions), sites would be independent of the inducing inputs and gradients would vanish.
     if settings.ard:
@@ -128,9 +134,28 @@ def _kernels(settings: SAVIGP, X: Floats, backend: Backend) -> tuple[Kernel, ...
     variances = broadcast_floats("variance", settings.variance, (Q,), f"a number or one for each of {Q} latents")
     variances = check_positive("variance", variances)
     return tuple(
-        Kernel(CORRELATIONS[name], backend.asarray(variances[j]), backend.asarray(scales[j]))
-        for j, name in enumerate(kernel_names(settings.kernel, Q))
+        _check_kernel(one, X, settings).on_backend(backend)
+        if isinstance(one, Kernel)
+        else STATIONARY[one](backend.asarray(variances[j]), backend.asarray(scales[j]))
+        for j, one in enumerate(chosen)
     )
+
+
+def _check_kernel(kernel: Kernel, X: Floats, settings: SAVIGP) -> Kernel:
+    """Raise `ValueError` if a kernel cannot be used with inputs X (N, D)."""
+    if settings.length_scale is not None:
+        raise ValueError(
+            f"length_scale must be None if kernel is a Kernel, which has its own, was {settings.length_scale!r}"
+        )
+    if np.ndim(settings.variance) or settings.variance != 1.0:
+        raise ValueError(f"variance must be 1 if kernel is a Kernel, which has its own, was {settings.variance!r}")
+    try:
+        finite = np.isfinite(kernel.parameters).all() and np.isfinite(kernel.linearise(X[:2], X[:2]).value).all()
+    except (IndexError, ValueError) as error:
+        raise ValueError(f"kernel must accept inputs of shape (N, {X.shape[1]}), was {kernel}: {error}") from error
+    if not finite:
+        raise ValueError(f"kernel must have parameters that give finite covariances, was {kernel}")
+    return kernel
 
 
 def _inducing_inputs(settings: SAVIGP, X: Floats, rng: np.random.Generator) -> tuple[Floats, bool]:
@@ -189,9 +214,9 @@ def _learns_kernels_alone(settings: SAVIGP) -> bool:
     return any("kernels" in group and "posterior" not in group for group in method.order)
 
 
-def _parameters(
-    settings: SAVIGP, family: Family, kernels: tuple[Kernel, ...], Z: Array, rng: np.random.Generator, backend: Backend
-) -> Parameters:
+def _parameters(settings: SAVIGP, bound: Bound, Z: Array, rng: np.random.Generator, backend: Backend) -> Parameters:
+    family, kernels, priors = bound.posterior, bound.kernels, bound.hyperpriors
+    free = join_parameters(kernels)
     Q, M, K = len(kernels), Z.shape[1], settings.components
     # Equal components would have equal gradients and stay equal.
     jitter = backend.asarray(np.zeros((K, Q, M)) if K == 1 else 0.1 * rng.standard_normal((K, Q, M)))
@@ -205,7 +230,7 @@ def _parameters(
         jitter = jitter + solve_triangular(factor, centred[..., None])[..., 0]
     return Parameters(
         posterior=family.initial(factor, 0.5, jitter),
-        kernels=backend.namespace.stack([kernel.parameters for kernel in kernels]),
+        kernels=free if priors is None else priors.unconstrain(free),
         inducing=Z,
         likelihood=backend.asarray(to_numpy(settings.likelihood.parameters)),
     )

@@ -22,6 +22,8 @@ from invgp.core.backend import Array, Backend, array_namespace, cholesky, select
 from invgp.core.bound import Bound, BoundState
 from invgp.core.bound_estimates import estimate_bound, estimate_entropy_gain
 from invgp.core.estimators import default_samples, fewest_samples
+from invgp.core.hyperpriors import Hyperprior
+from invgp.core.kernels import Kernel
 from invgp.core.memory import BATCH_BUDGET
 from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import Parameters
@@ -83,8 +85,10 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     likelihood : Likelihood
         One of `invgp.likelihoods`, or an object with the same members. It determines the number of latents (Q) and of
         outputs (P).
-    kernel : str or tuple of str, length Q
-        ``"squared exponential"``, ``"matern 3/2"`` or ``"matern 5/2"``, for all latents or for each latent.
+    kernel : str, Kernel, or tuple of them, length Q
+        ``"squared exponential"``, ``"matern 3/2"``, ``"matern 5/2"`` or ``"rational quadratic"``, with the settings
+        `length_scale`, `ard` and `variance`; or a kernel of `invgp.kernels` with its own initial parameters, such as
+        ``Matern52() + White(0.1)``. For all latents or for each latent.
     length_scale : float or array, shape (D,) or (Q, D), in the units of X, optional
         Initial length-scales; with ``ard=False`` a number or shape (Q, 1). The default is the standard deviation of
         each dimension times the square root of the number of dimensions, so that typical distances between sites
@@ -94,6 +98,9 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         with many dimensions of one type, such as the pixels of images.
     variance : float or array, shape (Q,)
         Initial prior variance of the latents.
+    hyperpriors : dict of str to Hyperprior, optional
+        Priors and bounds of the parameters of the kernels, by name, such as ``{"variance": Hyperprior(factor=3)}``, or
+        by kind and name (``"white.variance"``). The log density of the priors is added to `trace_`, not to `bound_`.
     prior_mean : float or array, shape (Q,)
         Prior mean of the latents; it is not learnt.
     inducing : None, int or array, shape (M, D) or (Q, M, D)
@@ -189,10 +196,11 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """
 
     likelihood: Likelihood
-    kernel: str | tuple[str, ...] = "squared exponential"
+    kernel: str | Kernel | tuple[str | Kernel, ...] = "squared exponential"
     length_scale: ArrayLike | None = None
     ard: bool = True
     variance: ArrayLike = 1.0
+    hyperpriors: dict[str, Hyperprior] | None = None
     prior_mean: ArrayLike = 0.0
     inducing: int | ArrayLike | None = None
     placement: str = "clusters"
@@ -697,6 +705,9 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         check_instance("ard", self.ard, (bool,), "True or False")
         check_instance("warm_start", self.warm_start, (bool,), "True or False")
         check_integer("components", self.components, 1)
+        check_instance("hyperpriors", self.hyperpriors, (dict, type(None)), "a dict of Hyperprior by parameter name")
+        for name, prior in (self.hyperpriors or {}).items():
+            check_instance(f"hyperpriors[{name!r}]", prior, (Hyperprior,), "a Hyperprior")
         if isinstance(self.random_state, np.random.RandomState | None):
             if self.checkpoint is not None:
                 raise ValueError(f"random_state must be a whole number with a checkpoint, was {self.random_state!r}")

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from invgp.archives import MODEL, Keys, read_archive, write_archive
 from invgp.core.backend import Array, to_numpy
 from invgp.core.bound import Bound, BoundState
-from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.geometry import join_parameters
+from invgp.core.hyperpriors import Hyperprior
+from invgp.core.kernels import STATIONARY, Kernel, kernel_from_description
 from invgp.core.optimisers import LBFGS
 from invgp.core.parameters import BLOCKS, Parameters
 from invgp.core.posteriors import Diagonal, Full
@@ -26,7 +28,7 @@ from invgp.likelihoods import Likelihood
 if TYPE_CHECKING:
     from invgp.estimator.model import SAVIGP
 
-CLASSES = {kind.__name__: kind for kind in (Blocks, MiniBatches, LBFGS, Adam, AdaDelta)}
+CLASSES = {kind.__name__: kind for kind in (Blocks, MiniBatches, LBFGS, Adam, AdaDelta, Hyperprior)}
 GIVEN_AGAIN = ("likelihood", "device")
 KEYS: Keys = {
     "settings": dict,
@@ -57,13 +59,14 @@ def write(model: SAVIGP, bound_state: BoundState, path: Path) -> None:
     about = {
         "settings": settings,
         "likelihood": _describe_likelihood(model.likelihood, bound_state.parameters.likelihood),
-        "kernels": [kernel.name for kernel in bound_state.kernels],
+        "kernels": [kernel.describe() for kernel in bound_state.kernels],
         "diagonal": isinstance(bound_state.family, Diagonal),
         "jitter": bound_state.bound.jitter,
         "fitted": {name: getattr(model, name) for name in FITTED}
         | {name: getattr(model, name).tolist() for name in NAMES if hasattr(model, name)},
     }
     arrays |= {name: to_numpy(getattr(bound_state.parameters, name)) for name in BLOCKS}
+    arrays["kernels"] = to_numpy(join_parameters(bound_state.kernels))
     arrays |= {"trace": np.asarray(model.trace_), "prior_mean": to_numpy(bound_state.bound.prior_mean)}
     write_archive(path, MODEL, about, arrays)
 
@@ -95,11 +98,20 @@ def _rebuild(
     model.trace_ = arrays["trace"].tolist()
     backend = model._backend()
     Q, M, D = arrays["inducing"].shape
-    blank = [Kernel(CORRELATIONS[name], backend.asarray(1.0), backend.asarray(np.ones(D))) for name in about["kernels"]]
+    arrays["kernels"] = arrays["kernels"].ravel()  # earlier versions wrote one row per latent
+    scales = arrays["kernels"].size // Q - 1
+    blank = [_kernel(description, scales).on_backend(backend) for description in about["kernels"]]
     family = (Diagonal if about["diagonal"] else Full)(Q, M, model.components)
     nowhere, prior_mean = backend.asarray(np.zeros((0, D))), backend.asarray(arrays["prior_mean"])
     bound = Bound(family, tuple(blank), prior_mean, nowhere, dense=False, jitter=about["jitter"])
     return model, bound.bound_state(Parameters(*(backend.asarray(arrays[name]) for name in BLOCKS)))
+
+
+def _kernel(description: Any, scales: int) -> Kernel:
+    """Build a kernel from its description; earlier versions wrote the name of a kind instead."""
+    if isinstance(description, str):
+        return STATIONARY[description](1.0, np.ones(scales))
+    return kernel_from_description(description)
 
 
 def _settings(model: SAVIGP) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -123,6 +135,12 @@ def _to_json(value: Any) -> Any:
     """Convert a setting to a JSON value."""
     if is_dataclass(value) and type(value).__name__ in CLASSES:
         return {"kind": type(value).__name__} | {f.name: _to_json(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Kernel | dict):
+        return (
+            {"kind": "Kernel", "description": value.describe()}
+            if isinstance(value, Kernel)
+            else {"kind": "dict", "items": [[name, _to_json(part)] for name, part in value.items()]}
+        )
     if isinstance(value, tuple | list):
         return [_to_json(part) for part in value]
     if isinstance(value, Path):
@@ -138,6 +156,10 @@ def _from_json(value: Any) -> Any:
         return tuple(_from_json(part) for part in value)
     if not isinstance(value, dict):
         return value
+    if value["kind"] == "Kernel":
+        return kernel_from_description(value["description"])
+    if value["kind"] == "dict":
+        return {name: _from_json(part) for name, part in value["items"]}
     known = {name: _from_json(part) for name, part in value.items() if name != "kind"}
     lost = [name for name, part in value.items() if isinstance(part, dict) and part["kind"] not in CLASSES]
     for name in lost:

@@ -251,7 +251,7 @@ def _length_scale_sentences(problem: Problem) -> list[str]:
     for latent in problem.latents:
         if "length_scale" not in latent.learn:
             continue
-        scaled = X / latent.length_scale
+        scaled = X / latent.correlation_length(X.shape[1])
         nearest, _ = KDTree(scaled).query(scaled, k=2)
         spacing = np.median(np.asarray(nearest)[:, 1])
         if spacing > FARTHEST_NEIGHBOUR:

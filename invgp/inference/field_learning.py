@@ -10,7 +10,6 @@ from scipy.optimize import minimize
 from invgp.core.backend import Backend
 from invgp.core.field import FieldInference, FieldState
 from invgp.core.field.evidence import NodeSlopes
-from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.sampling.hyperparameter_draws import ProposalOptions, draw_hyperparameters
 from invgp.latent_model.grid_modes import Field
 from invgp.latent_model.learnt_parameters import LearntParameters
@@ -72,11 +71,9 @@ class FieldLearning:
         def cost(trial: Floats) -> float:
             covariance = 0.0
             for latent in self.problem.latents:
-                change = float(
-                    np.exp(2.0 * (self._of(trial, latent.name, "std") - self._of(theta, latent.name, "std"))[0])
-                )
-                scales = latent.length_scale * np.exp(self._of(trial, latent.name, "length_scale"))
-                kernel = Kernel(CORRELATIONS[latent.kernel], backend.asarray(change), backend.asarray(scales))
+                kernel = self.parameters.kernel(latent, trial)
+                change = float(kernel.variance) / float(self.parameters.kernel(latent, theta).variance)
+                kernel = kernel.with_variance(change).on_backend(backend)
                 covariance = covariance + slopes[latent.name].covariance(kernel)
             noise_std = groups @ (trial - theta)
             evidence = line.log_evidence(covariance, backend.asarray(noise_std))
@@ -117,8 +114,7 @@ class FieldLearning:
         for latent in self.problem.latents:
             processes = range(*self.problem.latent_slices[latent.name].indices(len(field.bases)))
             basis = field.bases[processes[0]]
-            scales = latent.length_scale * np.exp(self._of(theta, latent.name, "length_scale"))
-            kernel = Kernel(CORRELATIONS[latent.kernel], backend.asarray(1.0), backend.asarray(scales))
+            kernel = self.parameters.kernel(latent, theta).with_variance(1.0).on_backend(backend)
             nodes = backend.asarray(self.problem.grid.X[basis.pivots])
             found[latent.name] = NodeSlopes.from_basis(
                 kernel, basis, nodes, [slope[:, field.slices[j]] for j in processes]

@@ -43,7 +43,8 @@ def subset_of_sites(problem: Problem, rng: np.random.Generator, most: int = PART
     if len(X) <= most:
         return np.arange(len(X))
     centre = X[rng.integers(len(X))]
-    distance = np.mean([np.linalg.norm((X - centre) / v.length_scale, axis=1) for v in problem.latents], axis=0)
+    lengths = [latent.correlation_length(X.shape[1]) for latent in problem.latents]
+    distance = np.mean([np.linalg.norm((X - centre) / length, axis=1) for length in lengths], axis=0)
     nearest = np.argsort(distance, kind="stable")
     within = max(int(np.sum(distance <= PART_REACH)), most)
     return np.sort(nearest[np.linspace(0, within - 1, most).astype(np.intp)])

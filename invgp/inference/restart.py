@@ -95,7 +95,8 @@ def sites_within_length_scale(problem: Problem, sites: NDArray[np.bool_]) -> NDA
     X, near = problem.survey.X, sites.copy()
     if sites.any():
         for latent in problem.latents:
-            distance, _ = KDTree(X[sites] / latent.length_scale).query(X / latent.length_scale)
+            length = latent.correlation_length(X.shape[1])
+            distance, _ = KDTree(X[sites] / length).query(X / length)
             near |= distance <= 1.0
     return near
 

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.linalg
 
 from invgp.core.backend import Backend, cholesky, solve_triangular, to_numpy
-from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.kernels import Kernel
 from invgp.latent_model.grid_modes import Field, field_of
 from invgp.problem import Floats, Problem
 
@@ -71,8 +71,12 @@ class ChangedPrior:
         return ChangedPrior(first, field, tuple(factors), tuple(weights), np.asarray(scipy.linalg.block_diag(*mixing)))
 
     def whitened(self, v: Floats) -> Floats:
-        """Return the variables v (S, V) by process, (S, Q, M); where a process has fewer than M, the rest is 0."""
-        found = np.zeros((len(v), len(self.factors), max(len(factor) for factor in self.factors)))
+        """Return the variables v (S, V) by process, (S, Q, M).
+
+        Where a process has fewer than M, the rest are standard normal numbers, as in the prior.
+        """
+        shape = (len(v), len(self.factors), max(len(factor) for factor in self.factors))
+        found = np.random.default_rng(0).standard_normal(shape)
         start = 0
         for j, factor in enumerate(self.factors):
             found[:, j, : len(factor)] = v[:, start : start + len(factor)]
@@ -95,8 +99,4 @@ class ChangedPrior:
 
 def _kernels(problem: Problem, backend: Backend) -> list[Kernel]:
     """Return the kernel of each process, with variance 1."""
-    return [
-        Kernel(CORRELATIONS[latent.kernel], backend.asarray(1.0), backend.asarray(latent.length_scale))
-        for latent in problem.latents
-        for _ in range(latent.size)
-    ]
+    return [latent.kernel.on_backend(backend) for latent in problem.latents for _ in range(latent.size)]

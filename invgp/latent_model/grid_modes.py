@@ -7,11 +7,12 @@ from itertools import pairwise
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from invgp.core.backend import Backend, cholesky, to_numpy
 from invgp.core.field.field_gaussian import Gaussian
 from invgp.core.field.grid_basis import Basis, leading_modes
-from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.kernels import Kernel
 from invgp.gaussian_processes import WhitenedInducing
 from invgp.problem import Floats, Problem
 
@@ -100,16 +101,13 @@ class Field:
             raise ValueError("the problem has no grid")
         X, Q = problem.grid.X, len(self.bases)
         M = self.pivots // Q
-        scales = [latent.length_scale for latent in problem.latents for _ in range(latent.size)]
+        kernels = [latent.kernel for latent in problem.latents for _ in range(latent.size)]
         mean, factor = to_numpy(q.mean), to_numpy(q.factor)
         inducing, centre, rotated, weaker = np.empty((Q, M, X.shape[1])), np.empty((Q, M)), [], []
         for j, (basis, part) in enumerate(zip(self.bases, self.slices, strict=True)):
             m = len(basis.pivots)
             inducing[j, :m] = X[basis.pivots]
-            # The remaining points are so far from the grid and each other that they have no effect.
-            inducing[j, m:] = (
-                X.max(axis=0) + FAR_AWAY * (scales[j] + np.ptp(X, axis=0)) * np.arange(1, M - m + 1)[:, None]
-            )
+            inducing[j, m:] = _unused_points(kernels[j], X, basis.pivots, M - m)
             rotation = np.eye(M)
             rotation[:m, :m] = to_numpy(basis.rotation)
             centre[j] = rotation[:, : basis.size] @ mean[part]
@@ -125,11 +123,11 @@ class Field:
         """
         if problem.grid is None:
             raise ValueError("the problem has no grid")
-        found = np.zeros((len(latents), len(self.bases), self.pivots // len(self.bases)))
-        kernels = [latent for latent in problem.latents for _ in range(latent.size)]
-        for j, (basis, latent) in enumerate(zip(self.bases, kernels, strict=True)):
+        shape = (len(latents), len(self.bases), self.pivots // len(self.bases))
+        found = np.random.default_rng(0).standard_normal(shape)  # the prior, at inducing points that are not pivots
+        kernels = [latent.kernel for latent in problem.latents for _ in range(latent.size)]
+        for j, (basis, kernel) in enumerate(zip(self.bases, kernels, strict=True)):
             nodes = problem.grid.X[basis.pivots]
-            kernel = Kernel(CORRELATIONS[latent.kernel], np.float64(1.0), latent.length_scale)
             offset = (latents[:, basis.pivots, j] - self.mean[j]) / self.std[j]
             factor = cholesky(kernel(nodes, nodes))
             found[:, j, : len(nodes)] = scipy.linalg.solve_triangular(factor, offset.T, lower=True).T
@@ -142,6 +140,25 @@ class Field:
         )
 
 
+def _unused_points(kernel: Kernel, X: Floats, pivots: NDArray[np.intp], count: int) -> Floats:
+    """Return inducing points (count, D) in addition to the pivots among the nodes X (G, D).
+
+    The posterior at them is the prior given the pivots. They are so far from the grid and each other that they have no
+    effect at all, or, if correlations do not decrease with distance, nodes where the most variance is left.
+    """
+    if not count:
+        return X[:0]
+    lengths = np.asarray(kernel.correlation_length(X.shape[1]))
+    if np.isfinite(lengths).all():
+        far = X.max(axis=0) + FAR_AWAY * (lengths + np.ptp(X, axis=0)) * np.arange(1, count + 1)[:, None]
+        if not kernel(far, X).any() and count == np.count_nonzero(kernel(far, far)):
+            return np.asarray(far)
+    known = kernel(X[pivots], X)
+    remaining = kernel.diagonal(X) - np.sum(known * scipy.linalg.solve(kernel(X[pivots], X[pivots]), known), axis=0)
+    remaining[pivots] = -np.inf
+    return np.asarray(X[np.argsort(-remaining, kind="stable")[:count]])
+
+
 def field_of(problem: Problem, backend: Backend) -> Field:
     """Compute the leading modes of each latent on the grid."""
     if problem.grid is None:
@@ -150,6 +167,6 @@ def field_of(problem: Problem, backend: Backend) -> Field:
     nodes = backend.asarray(problem.grid.X)
     bases: list[Basis] = []
     for latent in problem.latents:
-        kernel = Kernel(CORRELATIONS[latent.kernel], backend.asarray(1.0), backend.asarray(latent.length_scale))
+        kernel = latent.kernel.on_backend(backend)
         bases += [leading_modes(kernel, nodes, problem.inference.kept_variance, MOST_MODES)] * latent.size
     return Field(tuple(bases), mean, std)

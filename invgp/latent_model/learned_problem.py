@@ -6,18 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from invgp.core.backend import to_numpy
+from invgp.core.backend import select_backend, to_numpy
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
-from invgp.problem import Latent, Problem
+from invgp.core.kernels import Kernel
+from invgp.problem import Floats, Latent, Problem
 
 
 def with_learned_hyperparameters(problem: Problem, posterior: GaussianPosterior) -> Problem:
     """Return the problem with the prior and noise of a posterior."""
-    kernels = posterior.prior.kernels
+    kernels, host = posterior.prior.kernels, select_backend("cpu")
     latents = []
     for latent in problem.latents:
         own = kernels[problem.latent_slices[latent.name]]
-        latents.append(with_kernel(latent, np.asarray([float(k.variance) for k in own]), to_numpy(own[0].length_scale)))
+        latents.append(with_kernel(latent, own[0].on_backend(host), np.asarray([float(k.variance) for k in own])))
     scales = np.exp(to_numpy(posterior.hyper.noise))
     std = dict(problem.noise.std)
     for scale, name in zip(scales, problem.noise.learn, strict=True):
@@ -25,14 +26,14 @@ def with_learned_hyperparameters(problem: Problem, posterior: GaussianPosterior)
     return replace(problem, latents=tuple(latents), noise=replace(problem.noise, std=std))
 
 
-def with_kernel(latent: Latent, variance: np.ndarray, length_scale: np.ndarray) -> Latent:
-    """Return the latent with learnt variances (L,) of its processes and learnt length-scales (D,).
+def with_kernel(latent: Latent, kernel: Kernel, variance: Floats) -> Latent:
+    """Return the latent with a learnt kernel, of any variance, and learnt variances (L,) of its processes.
 
     Hyperparameters that are not learnt stay unchanged.
     """
-    if "length_scale" in latent.learn:
-        latent = replace(latent, length_scale=length_scale)
-    if "std" not in latent.learn:
+    if set(latent.learn) - {"std"}:
+        latent = replace(latent, kernel=kernel.with_variance(1.0))
+    if not {"std", "share"} & set(latent.learn):
         return latent
     mean, _ = latent.link.prior_to_process(latent.mean, latent.std)
     physical_mean, physical_std = latent.link.process_to_prior(mean, np.sqrt(variance))

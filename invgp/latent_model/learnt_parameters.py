@@ -11,9 +11,11 @@ from functools import cached_property
 
 import numpy as np
 
+from invgp.core.kernels import Kernel
+from invgp.gaussian_processes import kernel_attributes
 from invgp.latent_model.learned_problem import with_kernel
 from invgp.posterior.solution import HyperparameterDraws
-from invgp.problem import WEAK_FACTOR, Column, Floats, Problem
+from invgp.problem import WEAK_FACTOR, Column, Floats, Latent, Problem
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,11 @@ class LearntParameters:
 
     @cached_property
     def columns(self) -> dict[tuple[str, str], slice]:
-        """Elements of theta, by the latent and ``"length_scale"`` or ``"std"``, or ``"noise"`` and the observation."""
+        """Elements of theta, by the latent and a key of `Latent.learn`, or ``"noise"`` and the observation."""
         columns, first = {}, 0
         for latent in self.problem.latents:
             for name in latent.learn:
-                count = 1 if name == "std" else len(self.coordinates)
+                count = latent.learnt_parameters(name).shape[1]
                 columns[latent.name, name] = slice(first, first + count)
                 first += count
         for name in self.problem.noise.learn:
@@ -70,17 +72,33 @@ class LearntParameters:
         columns = self.columns.get((owner, name))
         return np.zeros(1) if columns is None else theta[columns]
 
+    def kernel(self, latent: Latent, theta: Floats) -> Kernel:
+        """Return the kernel of a latent with hyperparameters theta (H,); its variance is the factor on the variance."""
+        if not latent.learn:
+            return latent.kernel
+        changes = [latent.learnt_parameters(name) @ self.of(theta, latent.name, name) for name in latent.learn]
+        return latent.kernel.with_parameters(latent.kernel.parameters + np.sum(changes, axis=0))
+
     def problem_at(self, theta: Floats) -> Problem:
         """Return the problem with hyperparameters theta (H,)."""
         latents = []
         for latent in self.problem.latents:
             _, std = latent.link.prior_to_process(latent.mean, latent.std)
-            variance = (std * np.exp(self.of(theta, latent.name, "std"))) ** 2
-            scales = latent.length_scale * np.exp(self.of(theta, latent.name, "length_scale"))
-            latents.append(with_kernel(latent, variance, scales))
+            kernel = self.kernel(latent, theta)
+            latents.append(with_kernel(latent, kernel, std**2 * float(kernel.variance)))
         noise = self.problem.noise
         noise_std = {name: value * np.exp(self.of(theta, "noise", name)) for name, value in noise.std.items()}
         return replace(self.problem, latents=tuple(latents), noise=replace(noise, std=noise_std))
+
+    def _process_std(self, latent: Latent) -> Floats:
+        """Return the configured standard deviation (L,) of the processes of a latent."""
+        return latent.link.prior_to_process(latent.mean, latent.std)[1]
+
+    def _unit(self, name: str, kind: str) -> str:
+        """Return the unit of a parameter of a kind of kernel; "1" if it has none or the coordinates have several."""
+        units = {coordinate.unit for coordinate in self.coordinates}
+        has_unit = name == "period" or (name == "length_scale" and kind != "periodic")
+        return units.pop() if has_unit and len(units) == 1 else "1"
 
     def describe(self, theta: Floats, most_probable: Floats) -> tuple[HyperparameterDraws, ...]:
         """Return draws theta (R, H) as values of the hyperparameters, with names and units.
@@ -104,14 +122,21 @@ class LearntParameters:
             for name in latent.learn:
                 first = self.columns[latent.name, name].start
                 if name == "std":
-                    _, std = latent.link.prior_to_process(latent.mean, latent.std)
                     about = f"factor on the configured prior standard deviation of {what}"
-                    add(first, f"{latent.name}_std_factor", about, "1", 1.0, std)
+                    add(first, f"{latent.name}_std_factor", about, "1", 1.0, self._process_std(latent))
                     continue
-                for d, coordinate in enumerate(self.coordinates):
-                    about = f"length-scale of {what} along {coordinate.long_name or coordinate.name}"
-                    scale = float(latent.length_scale[d])
-                    add(first + d, f"{latent.name}_length_scale_{coordinate.name}", about, coordinate.unit, scale)
+                if "length_scale" in kernel_attributes(latent.kernel):
+                    for d, coordinate in enumerate(self.coordinates):
+                        about = f"length-scale of {what} along {coordinate.long_name or coordinate.name}"
+                        scale = float(np.exp(latent.kernel.parameters[1 + d]))
+                        add(first + d, f"{latent.name}_length_scale_{coordinate.name}", about, coordinate.unit, scale)
+                    continue
+                std = self._process_std(latent) if name == "share" else None
+                for k, index in enumerate(np.argmax(latent.learnt_parameters(name), axis=0)):
+                    kind = latent.kernel.qualified_names[index].rpartition(".")[0]
+                    about = f"{name.replace('_', '-')} of the {kind} part of the kernel of {what}"
+                    value = float(np.exp(latent.kernel.parameters[index]))
+                    add(first + k, f"{latent.name}_{name}_{k + 1}", about, self._unit(name, kind), value, std)
         for name in self.problem.noise.learn:
             observation = next(o for o in self.problem.survey.observations if o.name == name)
             about = f"factor on the configured noise of {observation.long_name or name}"

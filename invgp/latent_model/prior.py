@@ -7,8 +7,9 @@ import numpy as np
 from invgp.core.backend import Backend
 from invgp.core.coupled import GaussianNoise, Prior
 from invgp.core.coupled.hyperparameters import HyperparameterLearning
+from invgp.core.geometry import join_parameters
 from invgp.core.inducing import cluster_centres
-from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.kernels import Kernel
 from invgp.problem import Floats, Problem
 
 JITTER = 1e-6  # fraction of the variance added at inducing points, so that the bound is smooth when they move
@@ -18,7 +19,7 @@ def kernels_of(problem: Problem, backend: Backend) -> tuple[Kernel, ...]:
     """Return the kernel of each latent process."""
     _, std = problem.prior_moments()
     return tuple(
-        Kernel(CORRELATIONS[latent.kernel], backend.asarray(float(s) ** 2), backend.asarray(latent.length_scale))
+        latent.kernel.on_backend(backend).with_variance(float(s) ** 2)
         for latent in problem.latents
         for s in std[problem.latent_slices[latent.name]]
     )
@@ -85,28 +86,28 @@ def learning_of(problem: Problem, backend: Backend) -> HyperparameterLearning | 
     Kernel parameters are tied over the labels of a latent, noise scales over each observation.
     """
     kernels = kernels_of(problem, backend)
-    dimensions = problem.survey.X.shape[1]
-    ties, spreads = [], []
+    ends = np.cumsum([0, *(len(kernel.parameter_names) for kernel in kernels)])
+    ties, spreads = [np.zeros((ends[-1], 0))], []
     for latent in problem.latents:
+        processes = range(*problem.latent_slices[latent.name].indices(len(kernels)))
         for name, factor in latent.learn.items():
-            columns = [0] if name == "std" else range(1, 1 + dimensions)
-            for column in columns:
-                tie = np.zeros((problem.latent_count, 1 + dimensions))
-                tie[problem.latent_slices[latent.name], column] = 2.0 if name == "std" else 1.0
-                ties.append(tie)
-                spreads.append(np.log(factor))
+            own = latent.learnt_parameters(name)
+            tie = np.zeros((ends[-1], own.shape[1]))
+            for j in processes:
+                tie[ends[j] : ends[j + 1]] = own
+            ties.append(tie)
+            spreads += [np.log(factor)] * own.shape[1]
     count = problem.inference.inducing
     inducing = problem.inference.learn_inducing and count is not None and count < problem.survey.size
     learn = problem.noise.learn
-    if not ties and not inducing and not learn:
+    if not spreads and not inducing and not learn:
         return None
     groups = np.zeros((problem.noise_std.shape[1], len(learn)))
     for g, name in enumerate(learn):
         groups[problem.observation_slices[name], g] = 1.0
-    xp = backend.namespace
     return HyperparameterLearning(
-        xp.stack([kernel.parameters for kernel in kernels]),
-        backend.asarray(np.stack(ties, axis=-1) if ties else np.zeros((len(kernels), 1 + dimensions, 0))),
+        join_parameters(kernels),
+        backend.asarray(np.concatenate(ties, axis=1)),
         backend.asarray(np.asarray(spreads)),
         backend.asarray(groups),
         backend.asarray(np.log(np.asarray(list(learn.values())))),

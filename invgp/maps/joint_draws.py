@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.maps.grids import MapGrid
-from invgp.maps.posterior_field import LocatedPosterior, PosteriorField, ProcessPrior, SharedKernel
+from invgp.maps.posterior_field import LocatedPosterior, PosteriorField, ProcessPrior, Projections, SharedKernel
 from invgp.maps.prior_draws import (
     DENSE_POINTS,
     GRID_BYTES,
-    WAVES,
     DenseDraw,
     Embedding,
     GridDraw,
@@ -27,6 +26,7 @@ from invgp.maps.prior_draws import (
     WaveDraw,
     is_regular,
 )
+from invgp.maps.prior_functions import WAVES
 from invgp.problem import Floats
 
 Method = Literal["exact", "circulant embedding", "sums of waves"]
@@ -168,15 +168,14 @@ class PartialDraws:
             draws.append(draw)
         return PartialDraws(prior, tuple(draws), corrections)
 
-    def at(self, X: Floats, rows: Indices, projections: dict[int, tuple[Floats, Floats]]) -> Floats:
+    def at(self, X: Floats, rows: Indices, projections: Projections) -> Floats:
         """Return the draws (R, B, Q) at points X (B, D), with their indices and projections."""
         prior, (Q, R, _) = self.prior, self.corrections.shape
         f = np.empty((Q, R, len(X)))
         for index, draw in enumerate(self.draws):
             members = prior.processes_with_kernel(index)
-            f[members] = (
-                draw.at(X, rows).reshape(len(members), R, len(X)) + self.corrections[members] @ projections[index][0]
-            )
+            weights = projections[index].weights
+            f[members] = draw.at(X, rows).reshape(len(members), R, len(X)) + self.corrections[members] @ weights
         return np.asarray(prior.mean + prior.std * f.transpose(1, 2, 0))
 
 

@@ -184,10 +184,9 @@ class MapPlan:
             found[f"{name}_quantile"] = summary.quantiles
         if quantity.thresholds:
             found[f"{name}_exceedance"] = summary.exceedance
-        if summary.information is not None and isinstance(quantity, LatentQuantity):
-            prior_mean, prior_std = quantity.field.prior_moments()
-            found[f"{name}_prior"] = np.broadcast_to(prior_mean, summary.mean.shape)
-            found[f"{name}_prior_std"] = np.broadcast_to(prior_std, summary.mean.shape)
+        if summary.information is not None and summary.prior_mean is not None and summary.prior_std is not None:
+            found[f"{name}_prior"] = summary.prior_mean
+            found[f"{name}_prior_std"] = summary.prior_std
             found[f"{name}_information"] = summary.information
         if f is not None:
             found[f"{name}_sample"] = quantity.values(f)

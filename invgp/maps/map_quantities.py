@@ -29,8 +29,8 @@ class PointSummary(NamedTuple):
     quantiles : array, shape (K, B, L)
     exceedance : array, shape (T, B, L)
         Probabilities that thresholds are exceeded.
-    information : array, shape (B, L), or None
-        None for a derived quantity.
+    information, prior_mean, prior_std : array, shape (B, L), or None
+        Information gained, and prior of the quantity; None for a derived quantity.
     """
 
     mean: Floats
@@ -38,6 +38,8 @@ class PointSummary(NamedTuple):
     quantiles: Floats
     exceedance: Floats
     information: Floats | None = None
+    prior_mean: Floats | None = None
+    prior_std: Floats | None = None
 
 
 class MapQuantity(Protocol):
@@ -92,13 +94,20 @@ class LatentQuantity:
         else:
             mean, covariance = at.moments(self.processes)
         centre, std = link.moments(mean, covariance)
-        return PointSummary(
+        summary = PointSummary(
             centre,
             std,
             link.quantiles(mean, covariance, levels),
             _stack([link.exceedance(mean, covariance, t) for t in self.thresholds], centre),
-            1.0 - self.field.variance_ratio(covariance, std),
         )
+        return self._with_prior(summary, np.diagonal(covariance, axis1=1, axis2=2), at)
+
+    def _with_prior(self, summary: PointSummary, variance: Floats, at: LocatedPosterior) -> PointSummary:
+        """Add the prior and the information gained; `variance` (B, L) is that of the processes."""
+        prior_variance = at.prior_variance(self.processes)
+        ratio = self.field.variance_ratio(variance, summary.std, prior_variance)
+        prior_mean, prior_std = self.field.prior_moments(prior_variance)
+        return summary._replace(information=1.0 - ratio, prior_mean=prior_mean, prior_std=prior_std)
 
     def _summary_of_draws(self, at: LocatedPosterior, levels: Floats) -> PointSummary:
         """Return the summary of draws from the exact posterior.
@@ -109,23 +118,23 @@ class LatentQuantity:
         link = self.field.link
         if not link.elementwise:
             summary = _summarise_values(link(_stack_draws(at, self.processes)), levels, self.thresholds)
-            return summary._replace(information=1.0 - (summary.std / self.field.prior_moments()[1]) ** 2)
-        parts = [self._summary_of_process(at, j, self.field.std[i], levels) for i, j in enumerate(self.processes)]
-        return PointSummary(*(np.concatenate(part, axis=-1) for part in zip(*parts, strict=True)))
+            return self._with_prior(summary, at.prior_variance(self.processes), at)
+        parts = [self._summary_of_process(at, j, levels) for j in self.processes]
+        summaries, variances = [summary[:4] for summary, _ in parts], [variance for _, variance in parts]
+        summary = PointSummary(*(np.concatenate(part, axis=-1) for part in zip(*summaries, strict=True)))
+        return self._with_prior(summary, np.stack(variances, axis=-1), at)
 
-    def _summary_of_process(self, at: LocatedPosterior, process: int, prior_std: float, levels: Floats) -> PointSummary:
-        """Return the summary (..., B, 1) of one label of a latent with an elementwise link."""
+    def _summary_of_process(self, at: LocatedPosterior, process: int, levels: Floats) -> tuple[PointSummary, Floats]:
+        """Return the summary (..., B, 1) of one label of a latent with an elementwise link, and its variance (B,)."""
         link = self.field.link
         mean, variance = at.mixture(process)
         centres, spreads = link.moments(mean[..., None], variance[..., None, None])
         values = link(draw_mixture(mean, variance, process))[..., None]
         summary = _summarise_values(values, levels, self.thresholds)
-        ratio = _mixture_variance(mean, variance) / prior_std**2
-        return summary._replace(
-            mean=centres.mean(axis=1),
-            std=np.sqrt(_mixture_variance(centres[..., 0], spreads[..., 0] ** 2))[:, None],
-            information=(1.0 - ratio)[:, None],
+        moments = summary._replace(
+            mean=centres.mean(axis=1), std=np.sqrt(_mixture_variance(centres[..., 0], spreads[..., 0] ** 2))[:, None]
         )
+        return moments, _mixture_variance(mean, variance)
 
     def values(self, f: Floats) -> Floats:
         """Return physical values (R, B, L) for draws (R, B, Q) of all processes."""
@@ -262,13 +271,13 @@ def _stack(parts: list[Floats], like: Floats) -> Floats:
 
 def _join(parts: Sequence[PointSummary]) -> PointSummary:
     """Return the summary at the points of all parts."""
-    means, stds, quantiles, exceedance, information = zip(*parts, strict=True)
+    means, stds, quantiles, exceedance, *prior = zip(*parts, strict=True)
     return PointSummary(
         np.concatenate(means),
         np.concatenate(stds),
         np.concatenate(quantiles, axis=1),
         np.concatenate(exceedance, axis=1),
-        None if information[0] is None else np.concatenate(information),
+        *(None if values[0] is None else np.concatenate(values) for values in prior),
     )
 
 

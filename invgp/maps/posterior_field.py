@@ -9,11 +9,13 @@ mean is interpolated from the draw at the inducing points, and its variance is t
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -24,22 +26,47 @@ from scipy.special import ndtri
 from invgp.core.coupled.coupled_gaussian import CoupledGaussian, SiteFactors, gaussian_from_natural, natural_parameters
 from invgp.core.coupled.prior import Prior
 from invgp.core.geometry import inducing_factor, sparse_geometry
-from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.kernels import Kernel
 from invgp.errors import ArgumentError, ConfigError
 from invgp.gaussian_processes import (
     ProcessPosterior,
     StoredSiteFactors,
     WhitenedGaussians,
     WhitenedInducing,
+    kernel_from_attributes,
     read_process_posterior,
 )
 from invgp.links import LINKS, Link
 from invgp.posterior.modes import draws_of_mode
 from invgp.problem import Floats
 
-Projections = dict[int, tuple[Floats, Floats]]  # result of `SharedKernel.project` by index of the kernel
 FEWEST_VALUES = 2000  # values of a process at a point from which quantiles are computed
 CACHED_VALUES = 2**16  # values of a process that are computed at once
+
+
+class Projection(NamedTuple):
+    """Relation of B points to the inducing points of a kernel.
+
+    Attributes
+    ----------
+    weights : array, shape (M, B)
+        W = L^-1 k(Z, X).
+    conditional : array, shape (B,)
+        Conditional variance given the inducing variables.
+    variance : array, shape (B,)
+        Prior variance.
+    """
+
+    weights: Floats
+    conditional: Floats
+    variance: Floats
+
+    def select(self, points: slice) -> Projection:
+        """Return the relation of some of the points."""
+        return Projection(self.weights[:, points], self.conditional[points], self.variance[points])
+
+
+Projections = dict[int, Projection]  # by index of the kernel
 
 
 @dataclass(frozen=True)
@@ -54,11 +81,9 @@ class LatentField:
     first : int
         Index of its first process.
     mean, std : array, shape (L,)
-        Prior mean and standard deviation of its processes.
-    kernel : str
-        Key of `invgp.core.kernels.CORRELATIONS`.
-    length_scale : array, shape (D,)
-        In the units of the coordinates.
+        Prior mean of its processes, and the square root of the factor on their kernel: their standard deviation.
+    kernel : Kernel
+        With a nominal variance of 1.
     """
 
     name: str
@@ -66,8 +91,7 @@ class LatentField:
     first: int
     mean: Floats
     std: Floats
-    kernel: str
-    length_scale: Floats
+    kernel: Kernel
 
     @property
     def size(self) -> int:
@@ -79,25 +103,34 @@ class LatentField:
         """Indices of its processes."""
         return list(range(self.first, self.first + self.size))
 
-    def prior_moments(self) -> tuple[Floats, Floats]:
-        """Return the prior mean and standard deviation (L,) of the physical quantity."""
-        return self.link.moments(self.mean, np.diag(self.std**2))
+    def prior_moments(self, variance: Floats) -> tuple[Floats, Floats]:
+        """Return the prior mean and std (B, L) of the physical quantity from the variances (B, L) of the processes."""
+        mean, std = self.link.moments(self.mean, variance[..., None] * np.eye(self.size))
+        return np.broadcast_to(mean, variance.shape), np.broadcast_to(std, variance.shape)
 
-    def variance_ratio(self, covariance: Floats, physical_std: Floats) -> Floats:
-        """Return posterior over prior variance (B, L): of the process, or of a quantity that combines processes."""
+    def variance_ratio(self, variance: Floats, physical_std: Floats, prior_variance: Floats) -> Floats:
+        """Return posterior over prior variance (B, L): of the process, or of a quantity that combines processes.
+
+        Parameters
+        ----------
+        variance, prior_variance : array, shape (B, L)
+            Of the processes.
+        physical_std : array, shape (B, L)
+            Posterior standard deviation of the quantity.
+        """
         if self.link.elementwise:
-            return np.diagonal(covariance, axis1=1, axis2=2) / self.std**2
-        return np.asarray((physical_std / self.prior_moments()[1]) ** 2)
+            return variance / prior_variance
+        return np.asarray((physical_std / self.prior_moments(prior_variance)[1]) ** 2)
 
 
 @dataclass(frozen=True)
 class SharedKernel:
-    """A kernel of unit variance with its inducing points, which several processes may share.
+    """A kernel of nominal variance 1 with its inducing points, which several processes may share.
 
     Attributes
     ----------
     kernel : Kernel
-        With variance 1.
+        With a nominal variance of 1.
     Z : array, shape (M, D)
         Inducing points.
     factor : array, shape (M, M)
@@ -111,10 +144,10 @@ class SharedKernel:
     factor: Floats
     jitter: float
 
-    def project(self, X: Floats) -> tuple[Floats, Floats]:
-        """Return W = L^-1 k(Z, X), (M, B), and the conditional variance (B,) given the inducing variables."""
+    def project(self, X: Floats) -> Projection:
+        """Return the projection of points X (B, D)."""
         found = sparse_geometry([self.kernel], self.Z[None], self.factor[None], X)
-        return found.projection[0], found.residual[0]
+        return Projection(found.projection[0], found.residual[0], self.kernel.diagonal(X))
 
 
 @dataclass(frozen=True)
@@ -317,16 +350,12 @@ class LocatedPosterior:
 
     def split(self) -> Iterator[LocatedPosterior]:
         """Yield the posterior at a few points at a time, so that the values of all draws fit in the processor cache."""
-        points = next(iter(self.projections[0].values()))[0].shape[1]
+        points = next(iter(self.projections[0].values())).weights.shape[1]
         step = max(CACHED_VALUES // max(self.posterior.draw_count, FEWEST_VALUES), 1)
         for start in range(0, points, step):
             part = slice(start, start + step)
-            yield LocatedPosterior(
-                self.posterior,
-                tuple(
-                    {k: (W[:, part], conditional[part]) for k, (W, conditional) in p.items()} for p in self.projections
-                ),
-            )
+            parts = ({k: own.select(part) for k, own in at.items()} for at in self.projections)
+            yield LocatedPosterior(self.posterior, tuple(parts))
 
     def moments(self, processes: Sequence[int]) -> tuple[Floats, Floats]:
         """Return the moments of g processes of a Gaussian posterior at each point.
@@ -342,14 +371,19 @@ class LocatedPosterior:
         R = field.root(tuple(processes))
         W = [at[prior.kernel_index[j]] for j in processes]
         std = prior.std[list(processes)]
-        mean = np.stack([field.centre[j] @ w for j, (w, _) in zip(processes, W, strict=True)], axis=-1)
+        mean = np.stack([field.centre[j] @ own.weights for j, own in zip(processes, W, strict=True)], axis=-1)
         covariance = np.zeros((len(mean), g, g))
-        scaled = [R[:, i * M : (i + 1) * M] @ w for i, (w, _) in enumerate(W)]
+        scaled = [R[:, i * M : (i + 1) * M] @ own.weights for i, own in enumerate(W)]
         for i in range(g):
             for k in range(i + 1):
                 covariance[:, i, k] = covariance[:, k, i] = np.einsum("mb,mb->b", scaled[i], scaled[k])
-            covariance[:, i, i] += W[i][1]
+            covariance[:, i, i] += W[i].conditional
         return prior.mean[list(processes)] + std * mean, covariance * std[:, None] * std
+
+    def prior_variance(self, processes: Sequence[int]) -> Floats:
+        """Return the prior variance (B, g) of g processes at each point."""
+        prior, std, at = self.posterior.priors[0], self.posterior.prior.std, self.projections[0]
+        return np.stack([std[j] ** 2 * at[prior.kernel_index[j]].variance for j in processes], axis=-1)
 
     def mixture(self, process: int) -> tuple[Floats, Floats]:
         """Return the distribution of a process given each draw at the inducing points.
@@ -364,12 +398,12 @@ class LocatedPosterior:
         means, variances = [], []
         for group, at in zip(self.posterior.groups, self.projections, strict=True):
             prior, j = group.prior, process
-            W, conditional = at[prior.kernel_index[j]]
-            mean = W.T @ group.whitened[:, j].T
+            own = at[prior.kernel_index[j]]
+            mean = own.weights.T @ group.whitened[:, j].T
             mean *= prior.std[j]
             mean += prior.mean[j]
             means.append(mean)
-            variances.append((prior.std[j] ** 2 * conditional)[:, None])
+            variances.append((prior.std[j] ** 2 * own.conditional)[:, None])
         if len(means) == 1:
             return means[0], variances[0]
         counts = [mean.shape[1] for mean in means]
@@ -449,21 +483,21 @@ def _read_groups(
     if not str(posterior.attrs.get("invgp_hyperparameters", "")):
         return (DrawGroup(field.prior, *draws),)
     whitened, modes = draws
-    scales, stds = _read_hyperparameters(field, posterior, coordinates)
+    parameters, stds = _read_hyperparameters(field, posterior, coordinates)
     if mode is not None:
         chosen = draws_of_mode(posterior, "draw_mode", mode)
-        scales, stds = [own[chosen] for own in scales], stds[chosen]
-    both = np.concatenate([*scales, stds], axis=1)
+        parameters, stds = [own[chosen] for own in parameters], stds[chosen]
+    both = np.concatenate([*parameters, stds], axis=1)
     _, first, number = np.unique(both, axis=0, return_index=True, return_inverse=True)
     groups = []
     for k, row in enumerate(first):
         kernels: dict[tuple[int, bytes], SharedKernel] = {}
         keys = []
-        for f, own in zip(field.fields, scales, strict=True):
+        for f, own in zip(field.fields, parameters, strict=True):
             for j in f.processes:
                 keys.append((field.prior.kernel_index[j], own[row].tobytes()))
                 if keys[-1] not in kernels:
-                    kernels[keys[-1]] = _with_length_scale(field.prior.kernels[keys[-1][0]], own[row])
+                    kernels[keys[-1]] = _with_parameters(field.prior.kernels[keys[-1][0]], own[row])
         numbers = {key: index for index, key in enumerate(kernels)}
         prior = ProcessPrior(field.prior.mean, stds[row], tuple(kernels.values()), tuple(numbers[key] for key in keys))
         members = number.ravel() == k
@@ -471,42 +505,63 @@ def _read_groups(
     return tuple(groups)
 
 
-def _with_length_scale(kernel: SharedKernel, length_scale: Floats) -> SharedKernel:
-    """Return a kernel with other length-scales (D,)."""
-    unit = replace(kernel.kernel, length_scale=length_scale)
+def _with_parameters(kernel: SharedKernel, parameters: Floats) -> SharedKernel:
+    """Return a kernel with other free parameters (P,)."""
+    unit = kernel.kernel.with_parameters(parameters)
     return replace(kernel, kernel=unit, factor=inducing_factor([unit], kernel.Z[None], kernel.jitter)[0])
 
 
 def _read_hyperparameters(
     field: PosteriorField, posterior: xr.Dataset, coordinates: Sequence[str]
 ) -> tuple[list[Floats], Floats]:
-    """Return the length-scales (R, D) of each latent, and the standard deviations (R, Q), of all draws."""
+    """Return free parameters (R, P) of the kernel of each latent, and standard deviations (R, Q), of all draws."""
     count = posterior.sizes["draw"]
-    scales, stds = [], []
+    parameters, stds = [], []
     for f in field.fields:
-        own = np.tile(f.length_scale, (count, 1))
-        for d, name in enumerate(coordinates):
-            if (learnt := f"{f.name}_length_scale_{name}_sample") in posterior:
-                own[:, d] = posterior[learnt].values
-        std = np.tile(f.std, (count, 1))
-        if (learnt := f"{f.name}_std_factor_sample") in posterior:
-            base = np.atleast_1d(np.asarray(posterior[learnt].attrs["process_std"], dtype=np.float64))
-            std = posterior[learnt].values[:, None] * base
-        scales.append(own)
+        free, std = np.tile(f.kernel.parameters, (count, 1)), np.tile(f.std, (count, 1))
+        for learnt, index in _parameter_variables(f, coordinates).items():
+            if learnt in posterior:
+                free[:, index] = np.log(posterior[learnt].values)
+        shares = [name for name in _numbered(f, "share") if name in posterior]
+        for learnt in (*shares[:1], f"{f.name}_std_factor_sample"):
+            if learnt in posterior:
+                base = np.atleast_1d(np.asarray(posterior[learnt].attrs["process_std"], dtype=np.float64))
+                std = np.tile(base, (count, 1))
+        if learnt in posterior:
+            std = posterior[learnt].values[:, None] * std
+        if shares:  # the variance of the kernel is 1 again, and the standard deviation has its factor
+            variance = np.asarray([float(f.kernel.with_parameters(row).variance) for row in free])
+            free[:, list(f.kernel.scale_mask)] -= np.log(variance)[:, None]
+            std = np.sqrt(variance)[:, None] * std
+        parameters.append(free)
         stds.append(std)
-    return scales, np.concatenate(stds, axis=1)
+    return parameters, np.concatenate(stds, axis=1)
+
+
+def _parameter_variables(field: LatentField, coordinates: Sequence[str]) -> dict[str, int]:
+    """Return the variables with draws of parameters of the kernel of a latent, with the index of the parameter."""
+    scales = _numbered(field, "length_scale").values()
+    found = {f"{field.name}_length_scale_{name}_sample": i for name, i in zip(coordinates, scales, strict=False)}
+    for name in ("share", *dict.fromkeys(field.kernel.parameter_names)):
+        found |= _numbered(field, name)
+    return found
+
+
+def _numbered(field: LatentField, name: str) -> dict[str, int]:
+    """Return the variables of all parameters of this name, or of all shares of the variance, with their indices."""
+    kernel = field.kernel
+    chosen = kernel.scale_mask if name == "share" else [own == name for own in kernel.parameter_names]
+    indices = [int(i) for i in np.flatnonzero(chosen)]
+    return {f"{field.name}_{name}_{k}_sample": i for k, i in enumerate(indices, start=1)}
 
 
 def _read_fields(posterior: xr.Dataset) -> tuple[LatentField, ...]:
     fields: list[LatentField] = []
     for name in posterior.attrs["invgp_latents"].split():
         about = posterior[name].attrs
-        mean, std, length_scale = (
-            np.atleast_1d(np.asarray(about[key], dtype=np.float64))
-            for key in ("process_mean", "process_std", "length_scale")
-        )
+        mean, std = (np.atleast_1d(np.asarray(about[key], dtype=np.float64)) for key in ("process_mean", "process_std"))
         first = fields[-1].first + fields[-1].size if fields else 0
-        fields.append(LatentField(name, LINKS[about["link"]], first, mean, std, about["kernel"], length_scale))
+        fields.append(LatentField(name, LINKS[about["link"]], first, mean, std, kernel_from_attributes(about)))
     return tuple(fields)
 
 
@@ -516,8 +571,8 @@ def _build_posterior_field(fields: tuple[LatentField, ...], X: Floats, stored: P
     inducing = None if isinstance(stored, WhitenedGaussians) else stored.inducing
     jitter = stored.jitter if isinstance(stored, StoredSiteFactors) else 0.0
     Z = np.broadcast_to(X, (Q, *X.shape)) if inducing is None else inducing
-    kernels = [Kernel(CORRELATIONS[f.kernel], np.float64(s) ** 2, f.length_scale) for f in fields for s in f.std]
-    shared, kernel_index = _share_kernels(kernels, Z, jitter)
+    kernels = [f.kernel.with_variance(np.float64(s) ** 2) for f in fields for s in f.std]
+    shared, kernel_index = _share_kernels([f.kernel for f in fields for _ in f.std], Z, jitter)
     if isinstance(stored, WhitenedGaussians):
         centre, roots = stored.mean, tuple(np.ascontiguousarray(R.T) for R in stored.factor)
     elif isinstance(stored, WhitenedInducing):
@@ -534,16 +589,15 @@ def _build_posterior_field(fields: tuple[LatentField, ...], X: Floats, stored: P
 def _share_kernels(
     kernels: Sequence[Kernel], Z: Floats, jitter: float
 ) -> tuple[tuple[SharedKernel, ...], tuple[int, ...]]:
-    """Return the distinct kernels, and the index of the kernel of each process."""
+    """Return the distinct kernels, of nominal variance 1, and the index of the kernel of each process."""
     shared: list[SharedKernel] = []
-    numbers: dict[tuple[str, bytes, bytes], int] = {}
+    numbers: dict[tuple[str, bytes], int] = {}
     kernel_index = []
     for j, kernel in enumerate(kernels):
-        key = (kernel.name, kernel.length_scale.tobytes(), Z[j].tobytes())
+        key = (json.dumps(kernel.describe()), Z[j].tobytes())
         if key not in numbers:
             numbers[key] = len(shared)
-            unit = Kernel(kernel.correlation, np.float64(1.0), kernel.length_scale)
-            factor = inducing_factor([unit], Z[j][None], jitter)[0]
-            shared.append(SharedKernel(unit, np.ascontiguousarray(Z[j]), factor, jitter))
+            factor = inducing_factor([kernel], Z[j][None], jitter)[0]
+            shared.append(SharedKernel(kernel, np.ascontiguousarray(Z[j]), factor, jitter))
         kernel_index.append(numbers[key])
     return tuple(shared), tuple(kernel_index)

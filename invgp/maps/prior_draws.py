@@ -3,7 +3,7 @@
 There are three methods. Up to `DENSE_POINTS` points, draws come from the Cholesky factor of their covariance given the
 inducing variables. On larger regular grids they come from a periodic covariance that agrees with the kernel on the grid
 (circulant embedding), which the fast Fourier transform diagonalises. For other sets of points, and where an embedding
-would be too large, a draw is a sum of waves.
+would be too large, a draw is a function of position, such as a sum of waves (`prior_functions`).
 
 References
 ----------
@@ -13,8 +13,7 @@ Dietrich and Newsam (1997), for circulant embedding; Wilson et al. (2021), for d
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -22,13 +21,11 @@ import scipy.fft
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
-from scipy.special import ndtri
-from scipy.stats import f as f_distribution
-from scipy.stats import qmc
 
 from invgp.core.kernels import Kernel
 from invgp.maps.grids import MapGrid
 from invgp.maps.posterior_field import SharedKernel
+from invgp.maps.prior_functions import PriorFunction, draw_functions, is_stationary
 from invgp.problem import Floats
 
 Indices = NDArray[np.intp]
@@ -43,12 +40,6 @@ GRID_NEIGHBOURS, INDUCING_NEIGHBOURS = 60, 20  # of an inducing point, on which 
 NUGGET = 1e-9  # added to the covariance of neighbours, which may be singular
 LOCATION_ERROR = 1e-8  # variance of the error of draws at inducing points, which nearly coincident points would amplify
 SMALLEST_JITTER, LARGEST_JITTER = 1e-12, 1e-6  # added to a conditional covariance, which may be singular
-WAVES = 2**13
-WAVE_ERROR = 0.03  # largest error of a correlation by the waves within ten length-scales
-POINTS_AT_ONCE = 512
-DEGREES = {"matern 3/2": 3.0, "matern 5/2": 5.0}  # of freedom of the Student-t spectral density; else it is normal
-SMALLEST_TAIL = 1e-8  # share of the spectral density beyond the highest frequency
-FREQUENCY_STEPS = 4000  # of the table of the distribution of frequencies
 
 
 class PriorDraw(Protocol):
@@ -75,7 +66,7 @@ class DenseDraw:
     @staticmethod
     def sample(kernel: SharedKernel, X: Floats, count: int, rng: np.random.Generator) -> DenseDraw:
         """Draw at points X (N, D)."""
-        W, _ = kernel.project(X)
+        W = kernel.project(X).weights
         covariance = kernel.kernel(X, X) - W.T @ W
         return DenseDraw(rng.standard_normal((count, len(X))) @ _singular_factor(covariance).T)
 
@@ -109,8 +100,10 @@ class Embedding:
         Returns
         -------
         Embedding or None
-            None if a periodic covariance that is positive definite would be too large.
+            None if the kernel is not stationary, or a periodic covariance that is positive definite would be too large.
         """
+        if not is_stationary(kernel):
+            return None
         shape, steps = grid.shape, [_step(_axis(grid, name)) for name in grid.dims]
         order = [grid.dims.index(name) for name in grid.coordinates]
         periods = [2 * (n - 1) if n > 1 else 1 for n in shape]
@@ -209,7 +202,10 @@ class InducingConditionals:
     @staticmethod
     def build(kernel: SharedKernel, nodes: Floats) -> InducingConditionals:
         """Return the conditional distributions for nodes (N, D)."""
-        scale, Z = kernel.kernel.length_scale, kernel.Z
+        Z, extent = kernel.Z, np.ptp(nodes, axis=0)
+        scale = kernel.kernel.correlation_length(Z.shape[1])
+        scale = np.where(np.isfinite(scale), scale, np.where(extent > 0.0, extent, 1.0))
+        variance = kernel.kernel.diagonal(Z)
         _, nearest = cKDTree(nodes / scale).query(Z / scale, k=min(GRID_NEIGHBOURS, len(nodes)))
         nearest = np.asarray(nearest, dtype=np.intp).reshape(len(Z), -1)
         previous, weights, spread = [], [], np.empty(len(Z))
@@ -223,7 +219,7 @@ class InducingConditionals:
             )
             previous.append(before)
             weights.append(weight)
-            spread[i] = math.sqrt(max(1.0 - float(weight @ own), 0.0))
+            spread[i] = math.sqrt(max(float(variance[i] - weight @ own), 0.0))
         return InducingConditionals(nearest, previous, weights, spread)
 
     def draw(self, values: NDArray[np.float32], rng: np.random.Generator) -> Floats:
@@ -237,78 +233,34 @@ class InducingConditionals:
 
 @dataclass(frozen=True)
 class WaveDraw:
-    """Draws that are sums of waves.
+    """Draws that are functions of position: sums of waves, and of linear functions and noise where a kernel has them.
 
     Attributes
     ----------
     kernel : SharedKernel
-    frequencies : array, shape (F, D)
-        For coordinates in length-scales.
-    cosines, sines : array, shape (K, F)
-        Amplitudes of the waves.
+    functions : list of PriorFunction
+        Functions whose sum is the draw.
     at_inducing : array, shape (K, M)
     """
 
     kernel: SharedKernel
-    frequencies: Floats
-    cosines: Floats
-    sines: Floats
+    functions: list[PriorFunction]
     at_inducing: Floats
 
     @staticmethod
     def sample(kernel: SharedKernel, count: int, rng: np.random.Generator) -> WaveDraw:
-        """Draw random amplitudes for the waves of a kernel."""
-        waves, shares = spectral_frequencies(kernel.kernel.name, len(kernel.kernel.length_scale), WAVES)
-        cosines, sines = rng.standard_normal((2, count, len(waves))) * np.sqrt(shares)
-        found = WaveDraw(kernel, waves, cosines, sines, np.empty(0))
-        inducing = found.at(kernel.Z, np.arange(len(kernel.Z))) + _draw_jitter(kernel, count, rng)
-        return replace(found, at_inducing=inducing)
+        """Draw functions with the covariance of a kernel."""
+        functions = draw_functions(kernel.kernel, kernel.Z, count, rng)
+        inducing = np.asarray(sum(function(kernel.Z) for function in functions))
+        return WaveDraw(kernel, functions, inducing + _draw_jitter(kernel, count, rng))
 
     def corrections(self, whitened: Floats) -> Floats:
         """Return v - L^-1 g(Z)."""
         return whitened - scipy.linalg.solve_triangular(self.kernel.factor, self.at_inducing.T, lower=True).T
 
-    def at(self, X: Floats, rows: Indices) -> Floats:  # noqa: ARG002 - waves need no index
+    def at(self, X: Floats, rows: Indices) -> Floats:  # noqa: ARG002 - functions need no index
         """Return the draws (K, B) at points X (B, D)."""
-        scaled = (X - self.kernel.Z[0]) / self.kernel.kernel.length_scale
-        parts = []
-        for first in range(0, len(X), POINTS_AT_ONCE):
-            phase = self.frequencies @ scaled[first : first + POINTS_AT_ONCE].T
-            parts.append(self.cosines @ np.cos(phase) + self.sines @ np.sin(phase))
-        return np.concatenate(parts, axis=1)
-
-
-@lru_cache(maxsize=16)
-def spectral_frequencies(name: str, dimensions: int, count: int) -> tuple[Floats, Floats]:
-    """Return frequencies (F, D) for coordinates in length-scales, and their shares (F,) of the variance.
-
-    The frequencies are Sobol points. Those of a Matérn kernel are half of its spectral density and half uniform in the
-    logarithm of the frequency: the few waves of the tails of the density alone would be visible as parallel ripples.
-
-    Parameters
-    ----------
-    name : str
-        Key of `invgp.core.kernels.CORRELATIONS`.
-    dimensions, count : int
-        D and F.
-    """
-    uniforms = qmc.Sobol(dimensions + 1, rng=np.random.default_rng(0)).random(count)
-    normals = ndtri(uniforms[:, :dimensions])
-    degrees = DEGREES.get(name)
-    if degrees is None:
-        return np.asarray(normals), np.full(count, 1.0 / count)
-    # The squared length of a frequency over the number of dimensions has an F distribution.
-    squared = f_distribution(dimensions, degrees)
-    low, high = math.sqrt(dimensions * squared.median()), math.sqrt(dimensions * squared.isf(SMALLEST_TAIL))
-    table = np.geomspace(1e-3 * low, high, FREQUENCY_STEPS)
-    inside = squared.cdf(table**2 / dimensions) / squared.cdf(high**2 / dimensions)
-    beyond = np.clip(np.log(table / low) / math.log(high / low), 0.0, 1.0)
-    length = np.interp(uniforms[:, dimensions], 0.5 * (inside + beyond), table)
-    density = squared.pdf(length**2 / dimensions) * 2.0 * length / dimensions
-    extra = np.where(length >= low, 1.0 / (length * math.log(high / low)), 0.0)
-    shares = density / (0.5 * density + 0.5 * extra)
-    directions = normals / np.linalg.norm(normals, axis=1, keepdims=True)
-    return directions * length[:, None], shares / shares.sum()
+        return np.asarray(sum(function(X) for function in self.functions))
 
 
 def is_regular(grid: MapGrid) -> bool:
@@ -343,4 +295,5 @@ def _singular_factor(covariance: Floats) -> Floats:
 
 def _draw_jitter(kernel: SharedKernel, count: int, rng: np.random.Generator, more: float = 0.0) -> Floats:
     """Draw the contribution (K, M) of the jitter, and of `more`, to the variance at the inducing points."""
-    return math.sqrt(kernel.jitter + more) * rng.standard_normal((count, len(kernel.Z)))
+    std = np.sqrt(kernel.jitter * kernel.kernel.diagonal(kernel.Z) + more)
+    return np.asarray(std * rng.standard_normal((count, len(kernel.Z))))

@@ -42,8 +42,10 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
     survey = problem.survey
     variables: dict[str, xr.DataArray] = {}
     for latent in problem.latents:
-        ordered = replace(latent, length_scale=latent.length_scale[coordinate_order(problem)])
-        variables |= latent_variables(ordered, solution, problem.latent_slices[latent.name], problem.output.quantiles)
+        ordered = replace(latent, kernel=latent.kernel.permuted(coordinate_order(problem)))
+        scale = np.sqrt(latent.kernel.diagonal(problem.survey.X if problem.grid is None else problem.grid.X))
+        columns = problem.latent_slices[latent.name]
+        variables |= latent_variables(ordered, solution, columns, problem.output.quantiles, scale)
     for observation in survey.observations:
         columns = problem.observation_slices[observation.name]
         variables |= data_variables(observation, solution, columns, problem.noise.std[observation.name])

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from pyproj import CRS
 from pyproj.exceptions import CRSError
 
-from invgp.core.kernels import CORRELATIONS
-from invgp.gaussian_processes import INDUCING_SUFFIX
+from invgp.core.kernels import STATIONARY
+from invgp.gaussian_processes import DEFINITION, INDUCING_SUFFIX, kernel_from_attributes
 from invgp.links import LINKS
 from invgp.units import is_unit
 
@@ -47,6 +47,7 @@ PREDICTION_SUFFIXES = ("_std", "_quantile", "_sample", "_prior", "_prior_std", "
 DATA_SUFFIXES = ("_observed", "_noise_std", "_predicted", "_predicted_std", "_residual")
 SITE_VARIABLES = ("shape_error", "emulator_error", "direct_evaluation")
 PROCESS_VARIABLES = ("site_precision", "site_shift", "whitened_mean", "whitened_factor", "whitened_root")
+MOST_SHARES = 20  # of the variance, in the sum of a kernel, whose draws are checked
 MAY_BE_EMPTY = ("quantile", "realization")
 ROUNDING = 1e-6  # relative to the largest number: the asymmetry of a matrix in single precision
 
@@ -344,14 +345,19 @@ def _check_prior(dataset: xr.Dataset, name: str, dimensions: int) -> None:
     for suffix in PREDICTION_SUFFIXES:
         _require_variable(dataset, f"{name}{suffix}")
     about, count = dataset[name].attrs, _label_count(dataset, name)
-    for key, known in (("kernel", CORRELATIONS), ("link", LINKS)):
+    described = DEFINITION in about
+    if described:
+        _check_kernel_definition(about[DEFINITION], name, dimensions)
+    for key, known in (*(() if described else (("kernel", STATIONARY),)), ("link", LINKS)):
         if about.get(key) not in known:
             found = f"was {about[key]!r}" if key in about else "was missing"
             raise SchemaError(f"the attribute {key!r} of its variable {name!r} must be {_quote_names(known)}, {found}")
-    for key, size in (("length_scale", dimensions), ("process_mean", count), ("process_std", count)):
+    scales = () if described else (("length_scale", dimensions),)
+    for key, size in (*scales, ("process_mean", count), ("process_std", count)):
         _check_numbers(dataset, name, key, size, positive=key != "process_mean")
-    if (learnt := f"{name}_std_factor_sample") in dataset:
-        _check_numbers(dataset, learnt, "process_std", count, positive=True)
+    learnt = (f"{name}_std_factor_sample", *(f"{name}_share_{k}_sample" for k in range(1, MOST_SHARES + 1)))
+    for variable in (variable for variable in learnt if variable in dataset):
+        _check_numbers(dataset, variable, "process_std", count, positive=True)
 
 
 def _check_numbers(dataset: xr.Dataset, name: str, key: str, size: int, *, positive: bool) -> None:
@@ -363,6 +369,19 @@ def _check_numbers(dataset: xr.Dataset, name: str, key: str, size: int, *, posit
         kind = "positive" if positive else "finite"
         found = f"was {_format_value(about[key])}" if key in about else "was missing"
         raise SchemaError(f"the attribute {key!r} of its variable {name!r} must be {size} {kind}, {found}")
+
+
+def _check_kernel_definition(text: object, name: str, dimensions: int) -> None:
+    """Check that a kernel can be built from its description and has finite values at points of D coordinates."""
+    try:
+        kernel = kernel_from_attributes({DEFINITION: text})
+        values = kernel(np.zeros((1, dimensions)), np.ones((1, dimensions)))
+    except (IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise SchemaError(
+            f"the attribute {DEFINITION!r} of its variable {name!r} must describe a kernel: {error}"
+        ) from error
+    if values.shape != (1, 1) or not np.isfinite(values).all():
+        raise SchemaError(f"the attribute {DEFINITION!r} of its variable {name!r} must describe a kernel, was {text!r}")
 
 
 def _check_square(name: str, values: NDArray[np.float64]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from invgp.gaussian_processes import ProcessPosterior
+from invgp.gaussian_processes import ProcessPosterior, kernel_attributes
 from invgp.posterior.data_arrays import label_array, make_array
 from invgp.posterior.solution import Samples, Solution
 from invgp.problem import Floats, Latent, Problem
@@ -19,7 +19,7 @@ FEWEST_WHITENED, MOST_WHITENED = 200, 4000  # draws for prediction
 
 
 def latent_variables(
-    latent: Latent, solution: Solution, columns: slice, quantiles: tuple[float, ...]
+    latent: Latent, solution: Solution, columns: slice, quantiles: tuple[float, ...], scale: Floats
 ) -> dict[str, xr.DataArray]:
     """Return the variables of one latent.
 
@@ -31,6 +31,8 @@ def latent_variables(
         Columns of the latent among the Q processes.
     quantiles : tuple of float
         Probabilities of the quantiles.
+    scale : array, shape (N,)
+        Prior standard deviation of the processes at each point over the nominal one; 1 for a stationary kernel.
 
     Returns
     -------
@@ -46,9 +48,10 @@ def latent_variables(
         physical_mean, physical_std = values.mean(axis=0), values.std(axis=0, ddof=1)
         physical_quantiles = np.quantile(values, quantiles, axis=0)
     process_mean, process_std = link.prior_to_process(latent.mean, latent.std)
-    prior_mean, prior_std = link.moments(process_mean, np.diag(process_std**2))
+    prior_variance = scale[:, None] ** 2 * process_std**2
+    prior_mean, prior_std = link.moments(process_mean, prior_variance[..., None] * np.eye(latent.size))
     if link.elementwise:
-        variance_ratio, measured = np.diagonal(covariance, axis1=1, axis2=2) / process_std**2, "the Gaussian process"
+        variance_ratio, measured = np.diagonal(covariance, axis1=1, axis2=2) / prior_variance, "the Gaussian process"
     else:
         variance_ratio, measured = (physical_std / prior_std) ** 2, "the quantity itself"
     points = mean.shape[0]
@@ -220,10 +223,13 @@ def whitened_draws(samples: Samples, processes: ProcessPosterior) -> dict[str, x
 
 def _prior_attributes(latent: Latent, process_mean: Floats, process_std: Floats) -> dict[str, Any]:
     """Return the prior of a latent with its learnt values; a list of one number becomes a number, as in netCDF."""
-    numbers = {"length_scale": latent.length_scale, "process_mean": process_mean, "process_std": process_std}
+    kernel = kernel_attributes(latent.kernel)
+    numbers = {name: value for name, value in kernel.items() if not isinstance(value, str)}
+    numbers |= {"process_mean": process_mean, "process_std": process_std}
     learnt = {"learnt": " ".join(latent.learn)} if latent.learn else {}
     kept = {name: value if value.size > 1 else float(value[0]) for name, value in numbers.items()}
-    return {"kernel": latent.kernel, "link": latent.link.name, **kept, **learnt}
+    texts = {name: value for name, value in kernel.items() if isinstance(value, str)}
+    return {**texts, "link": latent.link.name, **kept, **learnt}
 
 
 def correlation_variable(problem: Problem, solution: Solution) -> xr.DataArray:

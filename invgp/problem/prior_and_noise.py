@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from invgp.core.kernels import Kernel
 from invgp.errors import ConfigError
 from invgp.links import LINKS, Link
 from invgp.problem.survey import Floats, Labels
@@ -26,10 +27,8 @@ class Latent:
         Unit of the physical quantity, as UDUNITS understands it; ``"1"`` for none.
     mean, std : array, shape (L,)
         Prior mean and standard deviation of the physical quantity, in `unit`.
-    kernel : str
-        Key of `invgp.core.kernels.CORRELATIONS`.
-    length_scale : array, shape (D,)
-        Length-scales, in the units of the coordinates.
+    kernel : Kernel
+        Kernel of the processes, with a nominal variance of 1 and length-scales in the units of the coordinates.
     link : Link
         Function from the process to the physical quantity.
     dimension : str or None
@@ -42,8 +41,9 @@ class Latent:
     positive : str
         ``"down"`` or ``"up"`` for a vertical position, otherwise empty; used by figures and CF.
     learn : mapping of str to float
-        Learnt parameters, ``"std"`` or ``"length_scale"``, with the factor of their log-normal prior: its median is the
-        value given here, and one standard deviation is a change by the factor. An infinite factor is a flat prior for a
+        Learnt parameters, ``"std"``, ``"share"`` or the name of parameters of the kernel such as ``"length_scale"``,
+        with the factor of their log-normal prior: its median is the value given here, and one standard deviation is a
+        change by the factor. An infinite factor is a flat prior for a
         most probable value, and `WEAK_FACTOR` for averages over the parameter.
     """
 
@@ -51,8 +51,7 @@ class Latent:
     unit: str
     mean: Floats
     std: Floats
-    kernel: str
-    length_scale: Floats
+    kernel: Kernel
     link: Link = LINKS["identity"]
     dimension: str | None = None
     labels: Labels | None = None
@@ -65,6 +64,30 @@ class Latent:
     def size(self) -> int:
         """Number of processes."""
         return len(self.mean)
+
+    def correlation_length(self, dimensions: int) -> Floats:
+        """Return the distance (D,) along each of D coordinates over which the field hardly changes; may be infinite."""
+        return np.asarray(self.kernel.correlation_length(dimensions))
+
+    def learnt_parameters(self, name: str) -> Floats:
+        """Return how the free parameters of the kernel depend on one learnt parameter of this name.
+
+        Parameters
+        ----------
+        name : str
+            Key of `learn`.
+
+        Returns
+        -------
+        array, shape (P, H)
+            Change of the P free parameters of the kernel with the logarithms of H factors: of one factor on the
+            standard deviation; of one factor per share of the variance; or of one per parameter with this name.
+        """
+        if name == "std":
+            return 2.0 * np.asarray(self.kernel.scale_mask, dtype=np.float64)[:, None]
+        names = np.asarray(self.kernel.parameter_names)
+        chosen = np.asarray(self.kernel.scale_mask) if name == "share" else names == name
+        return np.eye(len(names))[:, chosen]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 import numpy as np
+from numpy.typing import NDArray
 
 from invgp.formatting import count_noun
 from invgp.problem.prior_and_noise import Latent, Noise
@@ -113,11 +114,15 @@ def _latent_row(latent: Latent) -> Row:
         _join(latent.labels or ()),
         _join(map(_format_number, latent.mean)),
         _join(map(_format_number, latent.std)),
-        latent.kernel,
-        _join(map(_format_number, latent.length_scale)),
+        latent.kernel.formula,
+        _join(_format_number(number) for number in np.exp(latent.kernel.parameters[_named(latent, "length_scale")])),
         latent.link.name,
         latent.unit,
     )
+
+
+def _named(latent: Latent, name: str) -> NDArray[np.bool_]:
+    return np.asarray([own == name for own in latent.kernel.parameter_names])
 
 
 def _format_number(value: float) -> str:

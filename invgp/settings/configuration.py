@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, model_validator
 
-from invgp.core.kernels import CORRELATIONS
+from invgp.core.kernels import Kernel
 from invgp.links import LINKS
+from invgp.settings.error_messages import WholeSentenceError
 from invgp.settings.inference_settings import InferenceSettings, OutputSettings
 from invgp.settings.section import Section
 from invgp.settings.simulators import Forward
@@ -18,6 +19,7 @@ from invgp.settings.values import (
     Name,
     NoiseSpreads,
     Numbers,
+    Positive,
     Positives,
     Spreads,
     UnitText,
@@ -103,24 +105,94 @@ class GridSection(Section):
     )
 
 
+class KernelKind(NamedTuple):
+    """The keys of a kind of kernel: those that it needs, and those that it may have."""
+
+    needs: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
+
+
+KERNEL_KINDS = {
+    "squared exponential": KernelKind(("length_scale",)),
+    "matern 3/2": KernelKind(("length_scale",)),
+    "matern 5/2": KernelKind(("length_scale",)),
+    "rational quadratic": KernelKind(("length_scale",), ("shape",)),
+    "periodic": KernelKind(("period",), ("length_scale",)),
+    "linear": KernelKind(("length_scale", "centre")),
+    "constant": KernelKind(),
+    "white": KernelKind(),
+    "sum": KernelKind(("parts",)),
+    "product": KernelKind(("parts",)),
+}
+
+
 class KernelSection(Section):
-    """The kernel of a latent."""
+    """The kernel of a latent, or a part of a kernel."""
 
     described: ClassVar[str] = 'a table such as { kind = "matern 5/2", length_scale = 500 }'
-    kind: Literal[tuple(CORRELATIONS)] = Field(  # type: ignore[valid-type]
+    kind: Literal[tuple(KERNEL_KINDS)] = Field(  # type: ignore[valid-type]
         default="squared exponential", description="the covariance function"
     )
-    length_scale: Positives = Field(
+    length_scale: Positives | None = Field(
+        default=None,
         description="a positive number in the coordinates' unit, or one for each coordinate, each in its unit; "
-        "a list where the units differ"
+        "a list where the units differ",
     )
+    period: Positives | None = Field(
+        default=None, description="the period of a periodic kernel, with units as of the length-scale"
+    )
+    shape: Positive | None = Field(
+        default=None,
+        description="of a rational quadratic kernel: the smaller, the more different are the length-scales that it "
+        "mixes; 1 by default",
+    )
+    centre: Numbers | None = Field(
+        default=None,
+        description="of a linear kernel: the point where the field is zero, one number for each coordinate",
+    )
+    coordinates: list[str] | None = Field(
+        default=None,
+        description="the coordinates that the kernel depends on; lists of numbers are in their order; by default all",
+        min_length=1,
+    )
+    share: Positive | None = Field(
+        default=None,
+        description="of a part of a sum: its share of the variance; shares are scaled so that their sum is 1, and are "
+        "equal by default",
+    )
+    parts: list[KernelSection] | None = Field(
+        default=None, description="of a sum or a product: a list of kernels", min_length=2
+    )
+
+    @model_validator(mode="after")
+    def _keys_of_kind(self) -> Self:
+        fields, given = type(self).model_fields, self.model_fields_set
+        kind = KERNEL_KINDS[self.kind]
+        wrong = [
+            f"{key}: is missing; it must be {fields[key].description}"
+            for key in kind.needs
+            if getattr(self, key) is None
+        ]
+        known = ("kind", "coordinates", "share", *kind.needs, *kind.takes)
+        wrong += [
+            f"{key}: must be left out for kind = {self.kind!r}" for key in fields if key in given and key not in known
+        ]
+        if wrong:
+            raise WholeSentenceError(wrong)
+        return self
+
+
+def _kernel_object(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    """Accept a kernel object, which `invgp.define` may receive."""
+    return value if isinstance(value, Kernel) else handler(value)
 
 
 class LearnSection(Section):
     """What of a latent's prior is learnt from the data; a value that is learnt starts at what the latent says.
 
     The prior is log-normal, and its median is what the latent says. A number is a factor: a change by it is one
-    standard deviation. With true the factor is 10, a weak prior.
+    standard deviation. With true the factor is 10, a weak prior. Parameters of a kernel with several parts are learnt
+    in all parts that have them, each by itself.
     """
 
     described: ClassVar[str] = "a table such as { length_scale = true, std = 2 }"
@@ -129,6 +201,12 @@ class LearnSection(Section):
     )
     std: Factor | None = Field(
         default=None, description="the standard deviation; all labels are scaled by the same number; none: not learnt"
+    )
+    period: Factor | None = Field(default=None, description="the periods of periodic kernels; none: not learnt")
+    shape: Factor | None = Field(default=None, description="the shapes of rational quadratic kernels; none: not learnt")
+    share: Factor | None = Field(
+        default=None,
+        description="the variance of each part of a sum of kernels, and thus the standard deviation; none: not learnt",
     )
 
 
@@ -142,7 +220,7 @@ class LatentSection(Section):
         description="the prior standard deviation: a positive number, one for each label of the dimension, or a "
         "percentage of the mean such as '15%'; with link = 'increasing', of each label's increment"
     )
-    kernel: KernelSection = Field(description=KernelSection.described)
+    kernel: Annotated[KernelSection, WrapValidator(_kernel_object)] = Field(description=KernelSection.described)
     link: Literal[tuple(LINKS)] = Field(  # type: ignore[valid-type]
         default="identity",
         description="'log' for a positive quantity; 'increasing' for one that increases from label to label, such "

@@ -61,6 +61,12 @@ def _positives(value: object) -> object:
     return value
 
 
+def _positive(value: object) -> object:
+    if not _is_positive(value):
+        raise ValueError("must be a positive number")
+    return value
+
+
 def _is_spread(value: object) -> bool:
     share = percentage(value)
     items = _items(value) if share is None else [share]
@@ -164,6 +170,7 @@ Name = Annotated[str, AfterValidator(_name)]
 UnitText = Annotated[str, AfterValidator(_unit)]
 Numbers = Annotated[Any, BeforeValidator(_numbers), Kind("number or list of numbers")]
 Positives = Annotated[Any, BeforeValidator(_positives), Kind("number or list of numbers")]
+Positive = Annotated[Any, BeforeValidator(_positive), Kind("number")]
 Spreads = Annotated[Any, BeforeValidator(_spreads), Kind("number, list of numbers or percentage")]
 NoiseSpreads = Annotated[
     Any,

@@ -14,6 +14,7 @@ from invgp.config import load
 from invgp.config.toml_document import read_text
 from invgp.errors import ArgumentError, ConfigError
 from invgp.formatting import join_names
+from invgp.gaussian_processes import kernel_from_attributes
 from invgp.posterior.coordinates import coordinate_order
 
 if TYPE_CHECKING:
@@ -117,5 +118,5 @@ def _with_learnt_prior(latent: Latent, attributes: Mapping[str, Any], order: lis
         return latent
     process_mean, _ = latent.link.prior_to_process(latent.mean, latent.std)
     mean, std = latent.link.process_to_prior(process_mean, np.atleast_1d(attributes["process_std"]))
-    length_scale = np.atleast_1d(attributes["length_scale"])[np.argsort(order)]
-    return replace(latent, mean=mean, std=std, length_scale=length_scale, learn={})
+    kernel = kernel_from_attributes(attributes).permuted(np.argsort(order).tolist())
+    return replace(latent, mean=mean, std=std, kernel=kernel, learn={})

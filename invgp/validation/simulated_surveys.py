@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from invgp.core.backend import Backend, cholesky
-from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.execution.simulator import Simulator, TooManyFailures
 from invgp.latent_model.grid_modes import field_of
+from invgp.latent_model.learned_problem import with_kernel
 from invgp.latent_model.noise_density import draw_noise
 from invgp.problem import Floats, Latent, Problem
 
@@ -81,9 +81,8 @@ def draw_prior(problem: Problem, rng: np.random.Generator) -> Floats:
     normals = rng.standard_normal((problem.latent_count, problem.survey.size))
     draw = np.empty((problem.survey.size, problem.latent_count))
     for latent in problem.latents:
-        kernel = Kernel(CORRELATIONS[latent.kernel], 1.0, latent.length_scale)
         try:
-            factor = np.tril(cholesky(kernel(X, X)))
+            factor = np.tril(cholesky(latent.kernel(X, X)))
         except np.linalg.LinAlgError as error:
             raise ConfigError(f"latents.{latent.name}: the kernel cannot be factorised: {error}") from error
         columns = problem.latent_slices[latent.name]
@@ -100,14 +99,13 @@ def with_drawn_hyperparameters(problem: Problem, rng: np.random.Generator) -> Pr
 
 
 def _with_drawn_kernel(latent: Latent, rng: np.random.Generator) -> Latent:
-    if "length_scale" in latent.learn:
-        scale = latent.length_scale * _draw_factors(latent.learn["length_scale"], latent.length_scale.size, rng)
-        latent = replace(latent, length_scale=scale)
-    if "std" not in latent.learn:
-        return latent
-    mean, std = latent.link.prior_to_process(latent.mean, latent.std)
-    mean, std = latent.link.process_to_prior(mean, std * _draw_factors(latent.learn["std"], 1, rng))
-    return replace(latent, mean=mean, std=std)
+    parameters = latent.kernel.parameters
+    for name, factor in latent.learn.items():
+        ties = latent.learnt_parameters(name)
+        parameters = parameters + ties @ np.log(_draw_factors(factor, ties.shape[1], rng))
+    kernel = latent.kernel.with_parameters(parameters)
+    _, std = latent.link.prior_to_process(latent.mean, latent.std)
+    return with_kernel(latent, kernel, std**2 * float(kernel.variance))
 
 
 def _draw_factors(factor: float, count: int, rng: np.random.Generator) -> Floats:

@@ -19,6 +19,7 @@ import numpy as np
 import invgp
 from invgp import netcdf
 from invgp.adapters import CallableModel, Quantity
+from invgp.core.kernels import Matern52
 from invgp.links import LINKS
 from invgp.problem import (
     Column,
@@ -59,7 +60,13 @@ def posterior(sites: int):
         LAYERS,
     )
     depth = Latent(
-        "depth", "m", np.linspace(1e3, 3e3, 4), np.full(4, 200.0), "matern 5/2", scale, dimension="layer", labels=LAYERS
+        "depth",
+        "m",
+        np.linspace(1e3, 3e3, 4),
+        np.full(4, 200.0),
+        Matern52(1.0, scale),
+        dimension="layer",
+        labels=LAYERS,
     )
     problem = Problem(
         title="A large map",

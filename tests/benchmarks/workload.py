@@ -13,7 +13,7 @@ from invgp.core.backend import select_backend
 from invgp.core.bound import Bound
 from invgp.core.expectations import LogDensity
 from invgp.core.geometry import inducing_factor
-from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.kernels import SquaredExponential
 from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import Parameters
 from invgp.core.point_sets import Points
@@ -73,8 +73,7 @@ def problem(size: Size, seed: int = 0) -> Problem:
     """A full Gaussian posterior with a logistic likelihood, or a softmax for more than one latent."""
     X, Z, labels = data(size, seed)
     rng, backend = np.random.default_rng(seed), select_backend("cpu")
-    kernel = Kernel(
-        CORRELATIONS["squared exponential"],
+    kernel = SquaredExponential(
         backend.asarray(1.0),
         backend.asarray(np.full(size.D, length_scale(size))),
     )
@@ -84,7 +83,7 @@ def problem(size: Size, seed: int = 0) -> Problem:
     jitter = 0.1 * rng.standard_normal((size.K, size.Q, size.M))
     start = posterior.initial(inducing_factor([kernel] * size.Q, inducing), 0.5, jitter)
     start = start + (0.1 / size.M) * rng.standard_normal(len(start))
-    parameters = Parameters(start, np.stack([kernel.parameters] * size.Q), inducing, np.zeros(0))
+    parameters = Parameters(start, np.concatenate([kernel.parameters] * size.Q), inducing, np.zeros(0))
     if size.Q == 1:
         density = Data(Logistic(), labels[:, None])
     else:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from invgp.core.backend import select_backend
-from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.kernels import SquaredExponential
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def table(folder, *arguments):
 
 def test_that_sparse_regression_with_all_inputs_is_the_exact_process(module):
     rng, backend = np.random.default_rng(0), select_backend("cpu")
-    kernel = Kernel(CORRELATIONS["squared exponential"], backend.asarray(1.5), backend.asarray(np.array([1.0, 2.0])))
+    kernel = SquaredExponential(backend.asarray(1.5), backend.asarray(np.array([1.0, 2.0])))
     X, X_test, y = rng.standard_normal((30, 2)), rng.standard_normal((7, 2)), rng.standard_normal(30)
     mean, variance = module("baselines").sparse_regression(X, y, X_test, X, kernel, 0.5)
     gain = np.linalg.solve(kernel(X, X) + 0.25 * np.eye(30), kernel(X, X_test))

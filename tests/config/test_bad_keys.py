@@ -39,7 +39,10 @@ UNKNOWN_KEYS = [
         "'learn', 'positive', 'long_name' and 'standard_name'; did you mean 'mean'?",
     ),
     Case(
-        "kernel", {"kind =": "kernel ="}, "latents.depth.kernel.kernel: unknown key; valid: 'kind' and 'length_scale'"
+        "kernel",
+        {"kind =": "kernel ="},
+        "latents.depth.kernel.kernel: unknown key; valid: 'kind', "
+        "'length_scale', 'period', 'shape', 'centre', 'coordinates', 'share' and 'parts'",
     ),
     Case(
         "callable",
@@ -61,7 +64,8 @@ UNKNOWN_KEYS = [
     Case(
         "learn",
         {'link = "log"': 'link = "log"\nlearn = { length_scales = true }'},
-        "latents.velocity.learn.length_scales: unknown key; valid: 'length_scale' and 'std'; did you mean "
+        "latents.velocity.learn.length_scales: unknown key; valid: 'length_scale', 'std', 'period', 'shape' and "
+        "'share'; did you mean "
         "'length_scale'?",
     ),
     Case(

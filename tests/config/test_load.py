@@ -27,8 +27,8 @@ def test_that_a_config_becomes_a_problem(write_survey: WriteSurvey) -> None:
     np.testing.assert_array_equal(problem.noise_std, np.full((3, 2), 0.05))
     depth, velocity = problem.latents
     np.testing.assert_allclose(depth.std, [30, 75], rtol=1e-15)
-    assert (depth.labels, depth.kernel, depth.link.name) == ((1, 2), "matern 5/2", "identity")
-    assert (velocity.labels, velocity.kernel, velocity.link.name) == (None, "squared exponential", "log")
+    assert (depth.labels, depth.kernel.kind, depth.link.name) == ((1, 2), "matern 5/2", "identity")
+    assert (velocity.labels, velocity.kernel.kind, velocity.link.name) == (None, "squared exponential", "log")
     assert problem.output.file == path.parent / "results/posterior.nc"
     assert problem.inference.samples == 16
 
@@ -289,15 +289,15 @@ def test_that_the_simulator_may_have_its_own_names_and_order(write_survey: Write
 
 def test_that_length_scales_are_one_or_one_a_coordinate(write_survey: WriteSurvey) -> None:
     depth, velocity = load(write_survey()).latents
-    np.testing.assert_array_equal(depth.length_scale, [1000, 1000])
-    np.testing.assert_array_equal(velocity.length_scale, [1000, 2000])
+    np.testing.assert_array_equal(depth.kernel.length_scale, [1000, 1000])
+    np.testing.assert_array_equal(velocity.kernel.length_scale, [1000, 2000])
 
 
 def test_that_coordinates_in_several_units_have_a_length_scale_each(write_survey: WriteSurvey) -> None:
     kilometres = {'northing]\nunit = "m"': 'northing]\nunit = "km"', "length_scale = 1000": "length_scale = [1000, 1]"}
-    np.testing.assert_array_equal(load(write_survey(kilometres)).latents[0].length_scale, [1000, 1])
+    np.testing.assert_array_equal(load(write_survey(kilometres)).latents[0].kernel.length_scale, [1000, 1])
     synonym = {'northing]\nunit = "m"': 'northing]\nunit = "metre"'}
-    np.testing.assert_array_equal(load(write_survey(synonym)).latents[0].length_scale, [1000, 1000])
+    np.testing.assert_array_equal(load(write_survey(synonym)).latents[0].kernel.length_scale, [1000, 1000])
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from helpers.kernels import kernels_of_all_kinds
 from helpers.savigp_models import FAMILIES, M, N, Q, Quadratic, small_model
 from invgp.core import bound as bound_module
 from invgp.core.backend import to_numpy
-from invgp.core.kernels import CORRELATIONS
 from invgp.core.parameters import BLOCKS
 from invgp.core.point_sets import Points
 from invgp.core.posteriors.mixture import Posterior
@@ -96,7 +96,7 @@ def exact_bound(bound, parameters, log_density, nodes):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
-@pytest.mark.parametrize("kind", CORRELATIONS)
+@pytest.mark.parametrize("kind", kernels_of_all_kinds())
 @pytest.mark.parametrize("family", FAMILIES)
 def test_that_every_gradient_with_every_kernel_is_that_of_the_exact_expectation(
     family, kind, dense, numpy_backend, quadratic

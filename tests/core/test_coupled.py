@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 
+from helpers.kernels import kernels_of_all_kinds
 from invgp.core.backend import select_backend, to_numpy
 from invgp.core.coupled import GaussianNoise, Prior, SiteFactors
 from invgp.core.coupled.coupled_minibatches import MiniBatches
@@ -12,8 +13,9 @@ from invgp.core.coupled.coupled_savigp import CoupledSavigp
 from invgp.core.coupled.hyperparameters import HyperparameterLearning, site_evidence
 from invgp.core.coupled.site_estimators import estimate_by_output, estimate_log_density, fit_hermite, sum_over_outputs
 from invgp.core.coupled.stage import Stage
+from invgp.core.geometry import join_parameters, split_parameters
 from invgp.core.inducing import cluster_centres
-from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.kernels import Matern52
 from invgp.core.point_sets import Points
 
 N, Q, P, D = 9, 3, 2, 2
@@ -35,7 +37,7 @@ class Linear:
         self.observed[1, 0], self.observed[4], self.observed[6, 1] = False, False, False
 
     def kernels(self, backend):
-        like = Kernel(CORRELATIONS["matern 5/2"], backend.asarray(1.0), backend.asarray(np.ones(D)))
+        like = Matern52(backend.asarray(1.0), backend.asarray(np.ones(D)))
         return tuple(like.with_parameters(backend.asarray(row)) for row in self.log_kernels)
 
     def prior(self, backend, Z=None):
@@ -58,7 +60,7 @@ class Linear:
         """Joint mean and covariance (N Q) of the latents, and the log evidence."""
         backend, sites = select_backend("cpu"), len(self.X)
         log_kernels = self.log_kernels if log_kernels is None else log_kernels
-        like = Kernel(CORRELATIONS["matern 5/2"], np.asarray(1.0), np.ones(D))
+        like = Matern52(np.asarray(1.0), np.ones(D))
         K = np.zeros((sites, Q, sites, Q))
         for j in range(Q):
             K[:, j, :, j] = like.with_parameters(backend.asarray(log_kernels[j]))(self.X, self.X)
@@ -162,7 +164,7 @@ def test_that_draws_have_the_posterior_covariance_across_latents_and_sites(dense
     np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.03)
 
 
-@pytest.mark.parametrize("kind", CORRELATIONS)
+@pytest.mark.parametrize("kind", kernels_of_all_kinds())
 @pytest.mark.parametrize("dense", [True, False])
 def test_that_the_gradient_of_the_evidence_is_that_of_finite_differences(kind, dense, numpy_backend, rng):
     backend = numpy_backend
@@ -170,11 +172,11 @@ def test_that_the_gradient_of_the_evidence_is_that_of_finite_differences(kind, d
     Z = np.broadcast_to(X, (Q, N, D)) if dense else rng.standard_normal((Q, 4, D))
     half = rng.standard_normal((N, Q, Q))
     sites = SiteFactors(half @ half.swapaxes(1, 2), rng.standard_normal((N, Q)))
-    like = Kernel(CORRELATIONS[kind], np.asarray(1.0), np.ones(D))
-    numbers = 0.3 * rng.standard_normal((Q, 1 + D))
+    alike = (kernels_of_all_kinds()[kind],) * Q
+    numbers = join_parameters(alike) + 0.3 * rng.standard_normal(Q * len(alike[0].parameter_names))
 
     def prior(numbers, Z):
-        kernels = tuple(like.with_parameters(row) for row in numbers)
+        kernels = split_parameters(alike, numbers)
         return Prior(kernels, np.zeros(Q), backend.asarray(X), backend.asarray(Z), dense, 0.0 if dense else 1e-6)
 
     found, step = site_evidence(prior(numbers, Z), sites), 1e-5
@@ -209,7 +211,10 @@ def test_that_learnt_kernels_maximise_the_exact_evidence(numpy_backend):
     best = minimize(objective, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-9})
     no_noise = backend.asarray(np.zeros((P, 0))), backend.asarray(np.zeros(0))
     learning = HyperparameterLearning(
-        backend.asarray(model.log_kernels), backend.asarray(ties), backend.asarray(spread), *no_noise
+        backend.asarray(model.log_kernels.ravel()),
+        backend.asarray(ties.reshape(-1, 2)),
+        backend.asarray(spread),
+        *no_noise,
     )
     algorithm = CoupledSavigp(
         model.prior(backend), [stage("linear", 20, backend, 1e-6)], model.noise(backend), learning=learning
@@ -227,8 +232,8 @@ def test_that_a_learnt_noise_maximises_the_exact_evidence(numpy_backend):
         [stage("linear", 20, backend, 1e-6)],
         model.noise(backend),
         learning=HyperparameterLearning(
-            backend.asarray(model.log_kernels),
-            backend.asarray(np.zeros((Q, 1 + D, 0))),
+            backend.asarray(model.log_kernels.ravel()),
+            backend.asarray(np.zeros((Q * (1 + D), 0))),
             backend.asarray(np.zeros(0)),
             backend.asarray(np.ones((P, 1))),
             backend.asarray([np.inf]),

@@ -11,7 +11,7 @@ from invgp.core.bound import Bound
 from invgp.core.coupled.coupled_savigp import CoupledSavigp
 from invgp.core.coupled.hyperparameters import Hyperparameters
 from invgp.core.coupled.stage import Stage
-from invgp.core.geometry import inducing_factor
+from invgp.core.geometry import inducing_factor, join_parameters
 from invgp.core.observed_likelihood import Data
 from invgp.core.optimisers import LBFGS
 from invgp.core.parameters import Parameters
@@ -124,7 +124,7 @@ def fit_by_gradients(prior, likelihood, y, points):
     Q, N = prior.latent_count, prior.site_count
     family = Full(Q, N)
     start = family.initial(inducing_factor(prior.kernels, prior.Z), 0.5, np.zeros((1, Q, N)))
-    numbers = np.stack([kernel.parameters for kernel in prior.kernels])
+    numbers = join_parameters(prior.kernels)
     bound = Bound(family, prior.kernels, prior.mean, prior.X, dense=True)
     learnt = Blocks(learn=("posterior",), tolerance=1e-10, optimiser=LBFGS(tolerance=1e-12)).fit(
         bound, Parameters(start, numbers, prior.Z, np.zeros(0)), Data(likelihood, y), points

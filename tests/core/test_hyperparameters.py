@@ -12,7 +12,7 @@ from invgp.core.coupled.coupled_minibatches import MiniBatches
 from invgp.core.coupled.coupled_savigp import CoupledSavigp
 from invgp.core.coupled.hyperparameters import HyperparameterLearning, NoiseScaledFactors
 from invgp.core.coupled.stage import Stage
-from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.kernels import Matern52
 from invgp.core.point_sets import Points
 
 Q, P, D = 2, 3, 1
@@ -43,7 +43,7 @@ class LinearSurvey:
         return len(self.X)
 
     def prior(self, backend, Z=None):
-        like = Kernel(CORRELATIONS["matern 5/2"], backend.asarray(1.0), backend.asarray(np.ones(D)))
+        like = Matern52(backend.asarray(1.0), backend.asarray(np.ones(D)))
         kernels = tuple(like.with_parameters(backend.asarray(row)) for row in self.log_kernels)
         inducing = np.broadcast_to(self.X if Z is None else Z, (Q, *(self.X if Z is None else Z).shape))
         return Prior(
@@ -58,7 +58,7 @@ class LinearSurvey:
 
     def evidence(self, theta, noise, groups=GROUPS):
         """Exact log evidence."""
-        like = Kernel(CORRELATIONS["matern 5/2"], np.asarray(1.0), np.ones(D))
+        like = Matern52(np.asarray(1.0), np.ones(D))
         K = np.zeros((self.sites, Q, self.sites, Q))
         for j, row in enumerate(self.log_kernels + TIES @ theta):
             K[:, j, :, j] = like.with_parameters(row)(self.X, self.X) + 1e-8 * np.exp(row[0]) * np.eye(self.sites)
@@ -131,7 +131,9 @@ class Probe:
 
 
 def learning_of(model, groups=GROUPS, *, inducing=False, spreads=SPREADS, **settings):
-    return HyperparameterLearning(model.log_kernels, TIES, spreads[0], groups, spreads[1], inducing, **settings)
+    return HyperparameterLearning(
+        model.log_kernels.ravel(), TIES.reshape(-1, 2), spreads[0], groups, spreads[1], inducing, **settings
+    )
 
 
 def some_sites(rng, model, groups=2):
@@ -220,7 +222,9 @@ def test_that_learnt_inducing_inputs_move_and_raise_the_bound(unit, numpy_backen
         run_to_convergence(
             model.algorithm(
                 numpy_backend,
-                HyperparameterLearning(model.log_kernels, TIES[..., :0], np.zeros(0), *nothing, inducing=inducing),
+                HyperparameterLearning(
+                    model.log_kernels.ravel(), TIES.reshape(-1, 2)[:, :0], np.zeros(0), *nothing, inducing=inducing
+                ),
                 Z,
                 tolerance=1e-4,
             ),

@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 from invgp.core.backend import to_numpy
 from invgp.core.bound import Bound
-from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.kernels import Matern52
 from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Full, Mixture
 from invgp.core.prediction import (
@@ -39,7 +39,7 @@ class TwoComponents:
         self.R = np.tril(0.2 * rng.standard_normal((K, latents, M, M)), -1) + 0.5 * np.eye(M)
 
     def bound_state(self, backend):
-        like = Kernel(CORRELATIONS["matern 5/2"], backend.asarray(1.0), backend.asarray(np.ones(D)))
+        like = Matern52(backend.asarray(1.0), backend.asarray(np.ones(D)))
         family = Full(self.latents, M, K)
         q = Mixture(*(backend.asarray(part) for part in (WEIGHTS, self.v, self.R)))
         parts = (family.pack(q), backend.asarray(self.numbers), backend.asarray(self.Z), backend.asarray(np.zeros(0)))
@@ -50,7 +50,7 @@ class TwoComponents:
 
     def components(self):
         """Joint means (K, B, Q) and covariances (K, Q, B, B) at the new inputs."""
-        like = Kernel(CORRELATIONS["matern 5/2"], np.asarray(1.0), np.ones(D))
+        like = Matern52(np.asarray(1.0), np.ones(D))
         mean, covariance = np.zeros((K, NEW, self.latents)), np.zeros((K, self.latents, NEW, NEW))
         for j in range(self.latents):
             kernel = like.with_parameters(self.numbers[j])

@@ -9,8 +9,8 @@ from helpers.gp_regression import M, N, X, Y, regression
 from invgp import SAVIGP
 from invgp.core.backend import to_numpy
 from invgp.core.bound import Bound
-from invgp.core.geometry import inducing_factor
-from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.geometry import inducing_factor, join_parameters
+from invgp.core.kernels import SquaredExponential
 from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import Parameters
 from invgp.core.point_sets import Points
@@ -24,14 +24,12 @@ from invgp.likelihoods import Poisson, Softmax, StudentT
 def two_latents(backend):
     """Two classes on a line by a sparse model whose data count for much: rough latents with means of their own."""
     Z = np.stack([np.linspace(0, 5, M)[:, None]] * 2)
-    kernels = tuple(
-        Kernel(CORRELATIONS["squared exponential"], backend.asarray(v), backend.asarray([0.3])) for v in (2.0, 5.0)
-    )
+    kernels = tuple(SquaredExponential(backend.asarray(v), backend.asarray([0.3])) for v in (2.0, 5.0))
     family = Diagonal(2, M)
     factor = inducing_factor(kernels, backend.asarray(Z))
     parameters = Parameters(
         posterior=family.initial(factor, 0.5, backend.asarray(0.1 * np.ones((1, 2, M)))),
-        kernels=backend.namespace.stack([k.parameters for k in kernels]),
+        kernels=join_parameters(kernels),
         inducing=backend.asarray(Z),
         likelihood=backend.asarray(np.zeros(0)),
     )
@@ -136,7 +134,7 @@ def test_that_components_lie_one_standard_deviation_from_the_best_single_gaussia
 def test_that_a_mixture_is_found_where_the_prior_is_a_poor_start(numpy_backend):
     """Kernels so smooth and wide that few steps from the prior lead nowhere."""
     bound, parameters, data, points = regression(numpy_backend, "diagonal", dense=False, components=2)
-    smooth = numpy_backend.asarray([[np.log(1e5), np.log(3.0)]])
+    smooth = numpy_backend.asarray([np.log(1e5), np.log(3.0)])
     parameters = replace(parameters, kernels=smooth)
     few = {"learn": ("posterior",), "rounds": 1, "evaluations": 30}
     with_start, without = (
@@ -157,7 +155,7 @@ def test_that_a_mixture_that_starts_at_two_modes_stays_there(numpy_backend):
     """The best single Gaussian takes one sign: around it there is less to gain than at both."""
     bound, parameters, data, points = regression(numpy_backend, "full", dense=False, components=2)
     data = replace(data, likelihood=Magnitude(0.3, 4.0), y=numpy_backend.asarray(1.0 + 0.1 * np.cos(X)))
-    one_sign = numpy_backend.asarray([[0.0, np.log(8.0)]])
+    one_sign = numpy_backend.asarray([0.0, np.log(8.0)])
     parameters = replace(parameters, kernels=one_sign, likelihood=np.asarray(data.likelihood.parameters))
     q, L = bound.bound_state(parameters).q, bound.bound_state(parameters).factor[0]
     either = np.linalg.solve(L, np.ones(len(L))) * np.asarray([1.0, -1.0])[:, None, None]

@@ -41,7 +41,7 @@ def test_that_every_parameter_is_learnt_as_by_exact_regression(family, dense, nu
     value = float(evaluate(bound, learnt, data, points, ()).elbo)
     # Ten inducing inputs leave a little of the curve open.
     assert value == pytest.approx(-best.fun, abs=0.01 if dense else 0.05)
-    found = np.concatenate([learnt.kernels[0], learnt.likelihood])
+    found = np.concatenate([learnt.kernels, learnt.likelihood])
     np.testing.assert_allclose(found, best.x, atol=0.05)
 
 
@@ -65,7 +65,7 @@ def test_that_a_dense_fit_takes_few_evaluations_to_the_exact_evidence(family, nu
     assert len(rounds) == 2  # one that learns, one that finds no more to learn
     value = float(evaluate(bound, learnt, data, points, ()).elbo)
     assert value == pytest.approx(-best.fun, abs=1e-3)
-    free = np.concatenate([learnt.kernels[0], learnt.likelihood])
+    free = np.concatenate([learnt.kernels, learnt.likelihood])
     assert value == pytest.approx(-negative_evidence(free), abs=1e-5)
 
 
@@ -331,7 +331,7 @@ def test_that_natural_gradients_of_gaussian_noise_arrive_in_one_step(numpy_backe
     bound, parameters, data, points = regression(numpy_backend)
     method = MiniBatches(learn=("posterior",), natural=1.0, batch=N, epochs=1, samples=16)
     learnt = method.fit(bound, parameters, data, np.random.default_rng(0))
-    free = np.concatenate([parameters.kernels[0], parameters.likelihood])
+    free = np.concatenate([parameters.kernels, parameters.likelihood])
     assert float(evaluate(bound, learnt, data, points, ()).elbo) == pytest.approx(-negative_evidence(free), abs=1e-6)
 
 
@@ -366,7 +366,7 @@ def heavy_tailed(backend):
     bound, parameters, data, _ = regression(backend)
     points = Points.draw(np.random.default_rng(1), 512, N, 1, backend)
     heavy = replace(data, likelihood=StudentT(0.2, 3.0), y=backend.asarray(np.full((N, 1), 6.0)))
-    rough = parameters.kernels + backend.asarray([[0.0, np.log(0.02)]])
+    rough = parameters.kernels + backend.asarray([0.0, np.log(0.02)])
     return bound, replace(parameters, kernels=rough, likelihood=heavy.likelihood.parameters), heavy, points
 
 

@@ -193,7 +193,7 @@ def test_that_a_fitted_model_shows_what_it_is(regression, observed):
     assert regression.inducing_inputs_.shape == (1, 60, 1)
     assert regression.n_features_in_ == 1
     assert regression.posterior_ == "one full Gaussian, stored as N numbers per latent (Theorem 2)"
-    assert repr(regression.kernels_) == "(Kernel('squared exponential', variance=1, length_scale=[1]),)"
+    assert repr(regression.kernels_) == "(SquaredExponential(variance=1, length_scale=[1]),)"
     model = SAVIGP(
         Gaussian(0.3), inducing=5, posterior="diagonal", components=2, method=MiniBatches(epochs=1), random_state=3
     ).fit(X, observed)

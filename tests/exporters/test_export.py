@@ -34,7 +34,10 @@ def volume():
     """A map of 2 x 3 x 4 points, its third coordinate downwards."""
     problem = map_problem(max_evaluations=1)
     down = replace(problem.survey.coordinates[0], name="below", values=np.linspace(0, 30, 12), standard_name="depth")
-    deeper = tuple(replace(v, length_scale=np.append(v.length_scale, 20.0)) for v in problem.latents)
+    deeper = tuple(
+        replace(v, kernel=replace(v.kernel, length_scale=np.append(v.kernel.length_scale, 20.0)))
+        for v in problem.latents
+    )
     coordinates = (*problem.survey.coordinates, replace(down, positive="down"))
     found = invgp.invert(replace(problem, survey=replace(problem.survey, coordinates=coordinates), latents=deeper))
     return predict(found, grid="easting=500000:500050:50,northing=6000000:6000080:40,below=0:30:10")

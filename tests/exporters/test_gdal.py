@@ -66,7 +66,9 @@ def test_that_latitudes_are_recognised_in_any_position(tmp_path):
     east, north = problem.survey.coordinates
     lat = replace(north, name="lat", unit="degrees_north", values=60.0 + (north.values - 6e6) / 100.0, standard_name="")
     lon = replace(east, name="lon", unit="degrees_east", values=10.0 + (east.values - 5e5) / 100.0, standard_name="")
-    short = tuple(replace(latent, length_scale=np.array([0.5, 0.5])) for latent in problem.latents)
+    short = tuple(
+        replace(latent, kernel=replace(latent.kernel, length_scale=np.array([0.5, 0.5]))) for latent in problem.latents
+    )
     survey = replace(problem.survey, coordinates=(lat, lon), crs="EPSG:4326")
     posterior = invgp.invert(replace(problem, survey=survey, latents=short))
     assert posterior["lat"].attrs["standard_name"] == "latitude"
@@ -79,7 +81,10 @@ def test_that_latitudes_are_recognised_in_any_position(tmp_path):
 
 def test_that_a_map_in_kilometres_is_where_its_points_are_in_metres(tmp_path):
     problem = map_problem(max_evaluations=1)
-    short = tuple(replace(latent, length_scale=latent.length_scale / 1e3) for latent in problem.latents)
+    short = tuple(
+        replace(latent, kernel=replace(latent.kernel, length_scale=latent.kernel.length_scale / 1e3))
+        for latent in problem.latents
+    )
     coordinates = tuple(replace(c, unit="km", values=c.values / 1e3) for c in problem.survey.coordinates)
     survey = replace(problem.survey, coordinates=coordinates)
     posterior = invgp.invert(replace(problem, survey=survey, latents=short))

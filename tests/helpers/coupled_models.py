@@ -4,7 +4,7 @@ import numpy as np
 
 from invgp.core.coupled import GaussianNoise, Prior
 from invgp.core.coupled.coupled_minibatches import MiniBatches
-from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.kernels import Matern52
 from invgp.core.point_sets import Points
 
 CONVERGED = "the posterior has converged"
@@ -12,9 +12,7 @@ CONVERGED = "the posterior has converged"
 
 def prior_of(backend, X, latents, variance=1.0, length_scale=1.0, mean=0.0):
     X = np.asarray(X, dtype=float).reshape(len(X), -1)
-    kernel = Kernel(
-        CORRELATIONS["matern 5/2"], backend.asarray(variance), backend.asarray(np.full(X.shape[1], length_scale))
-    )
+    kernel = Matern52(backend.asarray(variance), backend.asarray(np.full(X.shape[1], length_scale)))
     Z = backend.asarray(np.broadcast_to(X, (latents, *X.shape)))
     return Prior((kernel,) * latents, backend.asarray(np.full(latents, mean)), backend.asarray(X), Z, dense=True)
 

@@ -3,7 +3,6 @@
 import numpy as np
 
 from helpers.problems import WEIGHTS
-from invgp.core.kernels import CORRELATIONS
 
 
 def joint_posterior(problem, X):
@@ -14,8 +13,7 @@ def joint_posterior(problem, X):
     def prior(A, B):
         blocks = np.zeros((2, len(A), 2, len(B)))
         for j, latent in enumerate(problem.latents):
-            r2 = np.sum(((A[:, None] - B[None]) / latent.length_scale) ** 2, axis=-1)
-            blocks[j, :, j, :] = latent.std[0] ** 2 * CORRELATIONS[latent.kernel].value(r2)
+            blocks[j, :, j, :] = latent.std[0] ** 2 * latent.kernel(A, B)
         return blocks.reshape(2 * len(A), 2 * len(B))
 
     N = len(sites)

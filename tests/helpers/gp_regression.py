@@ -3,8 +3,8 @@
 import numpy as np
 
 from invgp.core.bound import Bound
-from invgp.core.geometry import inducing_factor
-from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.geometry import inducing_factor, join_parameters
+from invgp.core.kernels import SquaredExponential
 from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import Parameters
 from invgp.core.point_sets import Points
@@ -21,7 +21,7 @@ START_NOISE = 0.5
 def regression(backend, family="full", *, dense=True, components=1):
     size = N if dense else M
     Z = backend.asarray(X[None] if dense else np.linspace(0, 5, M)[None, :, None])
-    kernels = (Kernel(CORRELATIONS["squared exponential"], backend.asarray(1.0), backend.asarray([1.0])),)
+    kernels = (SquaredExponential(backend.asarray(1.0), backend.asarray([1.0])),)
     posterior = {
         "full": lambda: Full(1, size, components),
         "diagonal": lambda: Diagonal(1, size, components),
@@ -30,7 +30,7 @@ def regression(backend, family="full", *, dense=True, components=1):
     jitter = np.zeros((components, 1, size)) if components == 1 else 0.1 * RNG.standard_normal((components, 1, size))
     parameters = Parameters(
         posterior=posterior.initial(inducing_factor(kernels, Z), 0.5, backend.asarray(jitter)),
-        kernels=backend.namespace.stack([k.parameters for k in kernels]),
+        kernels=join_parameters(kernels),
         inducing=Z,
         likelihood=backend.asarray([np.log(START_NOISE)]),
     )

@@ -6,6 +6,7 @@ import numpy as np
 
 from invgp.adapters import CallableModel, Quantity
 from invgp.core.backend import select_backend
+from invgp.core.kernels import SquaredExponential
 from invgp.execution.simulator import Simulator
 from invgp.inference.restart import site_factors_at
 from invgp.inference.runner import Runner
@@ -22,7 +23,7 @@ def sites_on_a_line(x, length_scales=(1.0,), **inference):
         title="",
         survey=Survey((Column("x", "m", x),), (Observation("t", "s", np.zeros((len(x), 1))),)),
         latents=tuple(
-            Latent(name, "m", np.zeros(1), np.ones(1), "squared exponential", np.asarray([length]))
+            Latent(name, "m", np.zeros(1), np.ones(1), SquaredExponential(1.0, np.asarray([length])))
             for name, length in zip(names, length_scales, strict=True)
         ),
         noise=Noise("gaussian", {"t": np.ones((len(x), 1))}),

@@ -3,6 +3,7 @@
 import numpy as np
 
 from invgp.adapters import CallableModel, Quantity
+from invgp.core.kernels import Matern52, SquaredExponential
 from invgp.links import LINKS
 from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, Problem, SimulatorVariable, Survey
 
@@ -40,7 +41,7 @@ def line_problem(function, sites=40, seed=0, links=("identity", "identity"), **i
     truth = np.linalg.cholesky(covariance) @ rng.standard_normal((sites, 2))
     y = function(*truth.T)["t"] + NOISE * rng.standard_normal((sites, 2))
     latents = tuple(
-        Latent(name, "m", np.zeros(1), np.ones(1), "squared exponential", np.asarray([20.0]), LINKS[link])
+        Latent(name, "m", np.zeros(1), np.ones(1), SquaredExponential(1.0, np.asarray([20.0])), LINKS[link])
         for name, link in zip("ab", links, strict=True)
     )
     model = CallableModel(
@@ -65,7 +66,7 @@ def one_site(function, noise, **inference):
     return Problem(
         title="",
         survey=Survey((Column("x", "m", np.zeros(1)),), (Observation("t", "s", np.ones((1, 1))),)),
-        latents=(Latent("a", "m", np.zeros(1), np.ones(1), "matern 5/2", np.ones(1)),),
+        latents=(Latent("a", "m", np.zeros(1), np.ones(1), Matern52(1.0, np.ones(1))),),
         noise=Noise("gaussian", {"t": np.full((1, 1), noise)}),
         forward=model,
         inputs=(SimulatorVariable("a"),),

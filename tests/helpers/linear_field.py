@@ -11,7 +11,7 @@ from invgp.core.field.field_gaussian import mirrored_normals
 from invgp.core.field.field_inference import FieldInference, FieldState
 from invgp.core.field.grid_basis import leading_modes
 from invgp.core.field.regression import Modes
-from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.kernels import STATIONARY, Kernel
 
 Given = Callable[[np.ndarray], np.ndarray]
 
@@ -21,7 +21,7 @@ def line(nodes: int) -> np.ndarray:
 
 
 def kernel_on(backend: Backend, length_scale: float, kind: str = "matern 5/2", variance: float = 1.0) -> Kernel:
-    return Kernel(CORRELATIONS[kind], backend.asarray(variance), backend.asarray([length_scale]))
+    return STATIONARY[kind](backend.asarray(variance), backend.asarray([length_scale]))
 
 
 class LinearProblem:

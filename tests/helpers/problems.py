@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from invgp.adapters import CallableModel, Quantity
+from invgp.core.kernels import Matern32, Matern52, SquaredExponential
 from invgp.forward_models.seismic import two_way_times
 from invgp.links import LINKS
 from invgp.problem import (
@@ -55,9 +56,9 @@ def map_problem(**inference) -> Problem:
         crs="EPSG:28354",
     )
     latents = (
-        Latent("resistivity", "ohm m", np.asarray([60.0, 40.0]), np.asarray([20.0, 15.0]), "matern 3/2",
-               np.asarray([50.0, 30.0]), LINKS["log"], "layer", (1, 2), "electrical resistivity"),
-        Latent("thickness", "m", np.asarray([10.0]), np.asarray([3.0]), "matern 5/2", np.asarray([60.0, 60.0])),
+        Latent("resistivity", "ohm m", np.asarray([60.0, 40.0]), np.asarray([20.0, 15.0]),
+               Matern32(1.0, np.asarray([50.0, 30.0])), LINKS["log"], "layer", (1, 2), "electrical resistivity"),
+        Latent("thickness", "m", np.asarray([10.0]), np.asarray([3.0]), Matern52(1.0, np.asarray([60.0, 60.0]))),
     )  # fmt: skip
     model = CallableModel(
         function=apparent_resistivity,
@@ -105,9 +106,9 @@ def linear_problem(link="identity", **inference) -> Problem:
         crs="EPSG:28354",
     )
     latents = (
-        Latent("velocity", "m s-1", np.asarray([7.0]), np.asarray([2.0]), "matern 3/2", np.asarray([30.0, 40.0]),
+        Latent("velocity", "m s-1", np.asarray([7.0]), np.asarray([2.0]), Matern32(1.0, np.asarray([30.0, 40.0])),
                LINKS[link]),
-        Latent("depth", "m", np.asarray([6.0]), np.asarray([1.5]), "squared exponential", np.asarray([25.0, 25.0])),
+        Latent("depth", "m", np.asarray([6.0]), np.asarray([1.5]), SquaredExponential(1.0, np.asarray([25.0, 25.0]))),
     )  # fmt: skip
     return Problem(
         title="A linear map",
@@ -138,10 +139,10 @@ def reflector_map(sites: int = 150, **inference) -> Problem:
     times = two_way_times(depth, velocity) + noise * rng.standard_normal((sites, 2))
     times[east > 9e3, 1] = np.nan
     latents = (
-        Latent("depth", "m", np.asarray([420.0, 1150.0]), np.asarray([80.0, 200.0]), "matern 5/2",
-               np.full(2, 3e3), LINKS["identity"], "layer", (1, 2), "depth of the reflector", positive="down"),
-        Latent("velocity", "m s-1", np.asarray([1950.0, 2500.0]), np.asarray([150.0, 200.0]), "matern 5/2",
-               np.full(2, 3e3), LINKS["identity"], "layer", (1, 2), "seismic velocity"),
+        Latent("depth", "m", np.asarray([420.0, 1150.0]), np.asarray([80.0, 200.0]), Matern52(1.0, np.full(2, 3e3)),
+               LINKS["identity"], "layer", (1, 2), "depth of the reflector", positive="down"),
+        Latent("velocity", "m s-1", np.asarray([1950.0, 2500.0]), np.asarray([150.0, 200.0]),
+               Matern52(1.0, np.full(2, 3e3)), LINKS["identity"], "layer", (1, 2), "seismic velocity"),
     )  # fmt: skip
     model = CallableModel(
         function=two_way_times,

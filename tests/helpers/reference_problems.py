@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from invgp.adapters import CallableModel, Quantity
+from invgp.core.kernels import Matern52
 from invgp.execution.monitor import SilentMonitor
 from invgp.execution.pools import Loop
 from invgp.problem import Column, Latent, Noise, Observation, OutputSettings, Problem, SimulatorVariable, Survey
@@ -29,7 +30,7 @@ def latent_line(
         title="A line",
         survey=Survey((Column("position", "m", np.arange(float(N))),), (Observation("data", "1", Y, "output", names),)),
         latents=tuple(
-            Latent(f"f{q}", "1", np.ones(1), np.ones(1), "matern 5/2", np.asarray([length_scale]))
+            Latent(f"f{q}", "1", np.ones(1), np.ones(1), Matern52(1.0, np.asarray([length_scale])))
             for q in range(latents)
         ),
         noise=Noise("gaussian", {"data": np.full(Y.shape, noise)}),

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from helpers.kernels import kernels_of_all_kinds
 from invgp.core.bound import Bound
-from invgp.core.geometry import inducing_factor
-from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.geometry import inducing_factor, join_parameters, split_parameters
 from invgp.core.parameters import Parameters
 from invgp.core.point_sets import Points
 from invgp.core.posteriors import Diagonal, Full, Sites
@@ -44,16 +44,18 @@ def small_model(family, kinds, dense, seed=0):
     X = rng.standard_normal((N, D))
     Z = np.stack([X] * Q) if dense else rng.standard_normal((Q, M, D))
     size = N if dense else M
-    numbers = 0.2 * rng.standard_normal((Q, 1 + D))
+    alike = tuple(kernels_of_all_kinds()[kind] for kind in kinds)
+    numbers = join_parameters(alike)
+    numbers = numbers + 0.2 * rng.standard_normal(len(numbers))
     mean = rng.standard_normal(Q)
     jitter = 0.3 * rng.standard_normal((3, Q, size))
     noise = rng.standard_normal(10_000)
 
     def build(backend):
-        kernels = tuple(Kernel(CORRELATIONS[k], backend.asarray(1.0), backend.asarray(np.ones(D))) for k in kinds)
+        kernels = tuple(kernel.on_backend(backend) for kernel in alike)
         posterior = FAMILIES[family](size, backend)
         there = backend.asarray(numbers)
-        factor = inducing_factor([k.with_parameters(there[j, :]) for j, k in enumerate(kernels)], backend.asarray(Z))
+        factor = inducing_factor(split_parameters(kernels, there), backend.asarray(Z))
         start = posterior.initial(factor, 0.5, backend.asarray(jitter[: posterior.components]))
         start = start + backend.asarray(0.2 * noise[: start.shape[0]])
         parameters = Parameters(start, there, backend.asarray(Z), backend.asarray([0.2]))

@@ -11,6 +11,7 @@ import invgp
 from helpers.inversions import ExactEmulator, SearchUnderWay, sites_on_a_line
 from helpers.line_problems import NOISE, line_problem, one_site, smooth
 from invgp.adapters import CallableModel, Quantity
+from invgp.core.kernels import SquaredExponential
 from invgp.emulation.run_schedule import can_emulate, effective_neighbours, runs_of_steps
 from invgp.errors import RunsFailedError
 from invgp.inference import alternative_modes
@@ -38,7 +39,13 @@ def mirrored_problem(prior_mean, truth_side, **inference):
         title="",
         survey=Survey((Column("x", "m", x),), (Observation("t", "s", y[:, None]),)),
         latents=(
-            Latent("h", "m", np.full(1, prior_mean), np.full(1, 60.0), "squared exponential", np.asarray([30.0])),
+            Latent(
+                "h",
+                "m",
+                np.full(1, prior_mean),
+                np.full(1, 60.0),
+                SquaredExponential(1.0, np.asarray([30.0])),
+            ),
         ),
         noise=Noise("gaussian", {"t": np.full((40, 1), NOISE)}),
         forward=CallableModel(function=squared, inputs=(Quantity("h", "m"),), outputs=(Quantity("t", "s"),)),

@@ -10,7 +10,7 @@ import invgp
 from helpers.inversions import SearchUnderWay, sites_on_a_line
 from helpers.line_problems import line_problem
 from helpers.problems import map_problem
-from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.kernels import Matern52
 from invgp.inference.diagnostics import Cavity, diagnose, doubtful_latents
 from invgp.problem import Noise
 
@@ -50,7 +50,7 @@ def test_that_other_sites_never_leave_a_site_far_wider_than_its_prior(rest):
     """Two latents of very different units, and a site that says nearly all there is about both, or more."""
     std = np.asarray([100.0, 0.1])
     precision = np.asarray([[[10.0, 3.0], [3.0, 10.0]]]) / np.outer(std, std)
-    kernel = Kernel(CORRELATIONS["matern 5/2"], np.asarray(1.0), np.ones(1))
+    kernel = Matern52(np.asarray(1.0), np.ones(1))
     posterior = SimpleNamespace(
         marginals=(np.zeros((1, 2)), np.linalg.inv(precision)),
         sites=(precision - rest * np.eye(2) / std**2, np.zeros((1, 2))),

@@ -11,6 +11,7 @@ import invgp
 from helpers.line_problems import NOISE, Counted, line_problem, one_site, smooth, with_jump
 from helpers.problems import map_problem
 from invgp.adapters import CallableModel, Quantity
+from invgp.core.kernels import SquaredExponential
 from invgp.errors import ConfigError
 from invgp.links import LINKS
 from invgp.problem import (
@@ -238,8 +239,8 @@ def test_that_ordered_depths_stay_ordered_and_fit():
     truth = np.cumsum([1.0, 1.5, 0.4] * np.exp(0.2 * np.sin(x[:, None] / 15.0 + np.arange(3))), axis=-1)
     y = times(truth)["t"] + 0.05 * rng.standard_normal((25, 3))
     depth = Latent(
-        "depth", "m", np.asarray([1.0, 2.5, 2.9]), np.asarray([0.3, 0.4, 0.2]), "squared exponential",
-        np.asarray([20.0]), LINKS["increasing"], "layer", (1, 2, 3),
+        "depth", "m", np.asarray([1.0, 2.5, 2.9]), np.asarray([0.3, 0.4, 0.2]),
+        SquaredExponential(1.0, np.asarray([20.0])), LINKS["increasing"], "layer", (1, 2, 3),
     )  # fmt: skip
     problem = Problem(
         title="",

@@ -192,7 +192,9 @@ def test_that_the_number_of_blas_threads_does_not_change_the_result():
 
 def test_that_a_kernel_that_cannot_be_factorised_is_reported_in_one_sentence():
     problem = map_problem()
-    broken = replace(problem.latents[1], length_scale=np.asarray([1e-200, 1e-200]))
+    broken = replace(
+        problem.latents[1], kernel=replace(problem.latents[1].kernel, length_scale=np.asarray([1e-200, 1e-200]))
+    )
     with pytest.raises(ConfigError, match="cannot be factorised"):
         invgp.invert(replace(problem, latents=(problem.latents[0], broken)))
 

@@ -382,7 +382,10 @@ def test_that_runs_are_reused_after_a_change_of_noise_or_prior(tmp_path: Path) -
     first = invert(problem, ledger=path)
     assert first.attrs["invgp_runs_from_ledger"] == 0
     noisier = replace(problem.noise, std={name: 3.0 * std for name, std in problem.noise.std.items()})
-    smoother = tuple(replace(latent, length_scale=2.0 * latent.length_scale) for latent in problem.latents)
+    smoother = tuple(
+        replace(latent, kernel=replace(latent.kernel, length_scale=2.0 * latent.kernel.length_scale))
+        for latent in problem.latents
+    )
     for changed in (replace(problem, noise=noisier), replace(problem, latents=smoother)):
         assert invert(changed, ledger=path).attrs["invgp_runs"] < invert(changed).attrs["invgp_runs"]
     again = invert(problem, ledger=path)

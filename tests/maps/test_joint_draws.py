@@ -8,8 +8,8 @@ import invgp
 from helpers.exact_posterior import joint_posterior
 from helpers.problems import linear_problem, map_problem
 from invgp.core.geometry import inducing_factor
-from invgp.core.kernels import CORRELATIONS, Kernel
-from invgp.maps import joint_draws, prior_draws
+from invgp.core.kernels import STATIONARY, Matern32
+from invgp.maps import joint_draws, prior_draws, prior_functions
 from invgp.maps.grids import MapGrid
 from invgp.maps.joint_draws import DrawMethods, JointDraws
 from invgp.maps.posterior_field import PosteriorField, SharedKernel
@@ -40,7 +40,7 @@ def method(request, monkeypatch):
 
 
 def shared_kernel(name, Z, length_scale):
-    kernel = Kernel(CORRELATIONS[name], np.float64(1.0), length_scale)
+    kernel = STATIONARY[name](np.float64(1.0), length_scale)
     return SharedKernel(kernel, Z, inducing_factor([kernel], Z[None], 0.0)[0], 0.0)
 
 
@@ -65,7 +65,7 @@ def test_that_draws_have_the_joint_covariance_of_the_exact_posterior(linear, met
     np.testing.assert_allclose((draws.mean(axis=0) - mean) / std, 0.0, atol=0.08)
     prior = np.repeat([2.0, 1.5], len(X))
     error = (np.cov(draws.T) - covariance) / (prior[:, None] * prior)
-    assert np.max(np.abs(error)) < (0.07 + prior_draws.WAVE_ERROR if method == "sums of waves" else 0.07)
+    assert np.max(np.abs(error)) < (0.07 + prior_functions.WAVE_ERROR if method == "sums of waves" else 0.07)
     np.testing.assert_allclose(found["both_sample"], found["velocity_sample"] * found["depth_sample"])
 
 
@@ -109,24 +109,25 @@ def test_that_draws_at_the_sites_are_those_of_the_inducing_variables(linear, met
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
-@pytest.mark.parametrize("name", CORRELATIONS)
+@pytest.mark.parametrize("name", STATIONARY)
 def test_that_waves_have_the_correlations_of_the_kernel(name, dimensions, rng):
-    kernel = Kernel(CORRELATIONS[name], 1.0, np.ones(dimensions))
+    kernel = STATIONARY[name](1.0, np.ones(dimensions))
     lags = rng.standard_normal((2000, dimensions))
     lags *= (10.0 * rng.random(2000) / np.linalg.norm(lags, axis=1))[:, None]
-    frequencies, shares = prior_draws.spectral_frequencies(name, dimensions, prior_draws.WAVES)
+    factors = [(kernel, tuple(range(dimensions)))]
+    frequencies, shares = prior_functions.product_frequencies(factors, dimensions)
     error = np.abs(np.cos(lags @ frequencies.T) @ shares - kernel(lags, np.zeros((1, dimensions)))[:, 0])
     assert shares.sum() == pytest.approx(1.0)
-    assert error.max() < prior_draws.WAVE_ERROR
+    assert error.max() < prior_functions.WAVE_ERROR
     assert np.sqrt(np.mean(error**2)) < 0.006
 
 
 @pytest.mark.parametrize("length_scale", [0.05, 0.3, 1.0])
-@pytest.mark.parametrize("name", CORRELATIONS)
+@pytest.mark.parametrize("name", STATIONARY)
 def test_that_an_embedding_has_the_covariance_of_the_kernel(name, length_scale):
     axis = np.linspace(0.0, 1.0, 20), np.linspace(2.0, 0.0, 15)  # the second falls, with another step
     grid = MapGrid(("x", "y"), axis, None, ("y", "x"))
-    kernel = Kernel(CORRELATIONS[name], np.float64(1.0), np.asarray([length_scale, 0.7]))
+    kernel = STATIONARY[name](np.float64(1.0), np.asarray([length_scale, 0.7]))
     embedding = prior_draws.Embedding.build(kernel, grid)
     assert embedding.shape == (15, 20)
     # The covariance of a stationary periodic process is the Fourier transform of its eigenvalues.
@@ -137,14 +138,14 @@ def test_that_an_embedding_has_the_covariance_of_the_kernel(name, length_scale):
 
 def test_that_draws_by_an_embedding_have_its_covariance():
     grid = square_grid(10)
-    kernel = Kernel(CORRELATIONS["matern 3/2"], np.float64(1.0), np.asarray([0.3, 0.3]))
+    kernel = Matern32(np.float64(1.0), np.asarray([0.3, 0.3]))
     drawn = prior_draws.Embedding.build(kernel, grid).draw(6001, np.random.default_rng(2)).reshape(6001, -1)
     X = all_points(grid)
     assert np.abs(np.cov(drawn.T) - kernel(X, X)).max() < 0.07
 
 
 @pytest.mark.parametrize("length_scale", [0.03, 0.1, 0.3, 1.0])
-@pytest.mark.parametrize("name", CORRELATIONS)
+@pytest.mark.parametrize("name", STATIONARY)
 def test_that_draws_on_a_grid_have_the_exact_covariance_given_the_data(name, length_scale):
     # The distribution at the inducing points given the nodes is linear, so that its covariance is known. The data
     # have a noise of a tenth of the prior standard deviation. Two sites nearly coincide, and some are off the grid.
@@ -205,7 +206,7 @@ def test_that_draws_have_no_ripples(name, length_scale):
 def test_that_a_large_embedding_is_replaced_by_waves(monkeypatch):
     monkeypatch.setattr(prior_draws, "LARGEST_EMBEDDING", 60**2)
     grid = square_grid(30)
-    short, long = (Kernel(CORRELATIONS["matern 3/2"], np.float64(1.0), np.full(2, scale)) for scale in (0.02, 2.0))
+    short, long = (Matern32(np.float64(1.0), np.full(2, scale)) for scale in (0.02, 2.0))
     assert prior_draws.Embedding.build(short, grid) is not None
     assert prior_draws.Embedding.build(long, grid) is None
 

@@ -14,8 +14,8 @@ from helpers.exact_posterior import joint_posterior
 from helpers.problems import linear_problem, map_problem
 from invgp import netcdf
 from invgp.core.geometry import inducing_factor
-from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.errors import ConfigError
+from invgp.gaussian_processes import kernel_from_attributes
 from invgp.links import LINKS
 from invgp.maps.predict import plan_map, predict, write
 
@@ -45,9 +45,7 @@ def of_an_earlier_version(posterior):
     latents = [posterior[name].attrs for name in ("velocity", "depth")]
     means, factors = [], []
     for j, about in enumerate(latents):
-        kernel = Kernel(
-            CORRELATIONS[about["kernel"]], np.float64(about["process_std"]) ** 2, np.asarray(about["length_scale"])
-        )
+        kernel = kernel_from_attributes(about).with_variance(about["process_std"] ** 2)
         L = inducing_factor([kernel], X[None])[0]
         precision, shift = posterior["site_precision"].values[:, j, j], posterior["site_shift"].values[:, j]
         covariance = np.linalg.inv(np.eye(len(X)) + L.T @ (precision[:, None] * L))
@@ -226,7 +224,10 @@ def test_that_lines_and_volumes_are_predicted(tmp_path):
         standard_name="height",
         positive="up",
     )
-    deeper = tuple(replace(v, length_scale=np.append(v.length_scale, 20.0)) for v in problem.latents)
+    deeper = tuple(
+        replace(v, kernel=replace(v.kernel, length_scale=np.append(v.kernel.length_scale, 20.0)))
+        for v in problem.latents
+    )
     survey = replace(problem.survey, coordinates=(*problem.survey.coordinates, height))
     volume = invgp.invert(replace(problem, survey=survey, latents=deeper))
     found = predict(volume, grid="easting=500000:500100:50,northing=::40,height=0:30:10")
@@ -237,7 +238,9 @@ def test_that_lines_and_volumes_are_predicted(tmp_path):
     np.testing.assert_allclose(one["thickness"].values.ravel(), there)
     assert complaints(netcdf.write(found, tmp_path / "volume.nc")) == []
     survey = replace(problem.survey, coordinates=problem.survey.coordinates[:1], crs=None)
-    shallower = tuple(replace(v, length_scale=v.length_scale[:1]) for v in problem.latents)
+    shallower = tuple(
+        replace(v, kernel=replace(v.kernel, length_scale=v.kernel.length_scale[:1])) for v in problem.latents
+    )
     line = predict(invgp.invert(replace(problem, survey=survey, latents=shallower)))
     assert line["resistivity"].dims == ("layer", "easting")
     assert 50 < line.sizes["easting"] <= 102

@@ -35,5 +35,8 @@ def sounded() -> xr.Dataset:
     """A posterior that predicts, of fields that vary between the sites; the northing comes first."""
     problem = map_problem()
     survey = replace(problem.survey, coordinates=problem.survey.coordinates[::-1])
-    rough = tuple(replace(latent, length_scale=0.1 * latent.length_scale) for latent in problem.latents)
+    rough = tuple(
+        replace(latent, kernel=replace(latent.kernel, length_scale=0.1 * latent.kernel.length_scale))
+        for latent in problem.latents
+    )
     return invgp.invert(replace(problem, survey=survey, latents=rough))

@@ -122,7 +122,10 @@ def test_that_a_projection_keeps_all_its_parameters(tmp_path):
 def test_that_a_vertical_coordinate_passes_the_checker(tmp_path):
     problem = map_problem(max_evaluations=1)
     height = Column("height", "m", np.linspace(0, 30, 12), "height of the sensor", "height", "up")
-    deeper = [replace(v, length_scale=np.append(v.length_scale, 20.0)) for v in problem.latents]
+    deeper = [
+        replace(v, kernel=replace(v.kernel, length_scale=np.append(v.kernel.length_scale, 20.0)))
+        for v in problem.latents
+    ]
     survey = replace(problem.survey, coordinates=(*problem.survey.coordinates, height))
     path = netcdf.write(invgp.invert(replace(problem, survey=survey, latents=tuple(deeper))), tmp_path / "volume.nc")
     assert complaints(path) == []

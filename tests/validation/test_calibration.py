@@ -11,6 +11,7 @@ from helpers.averaged_fields import averages, field_problem
 from helpers.problems import map_problem
 from invgp import calibrate, netcdf, plots
 from invgp.adapters import CallableModel, Quantity
+from invgp.core.kernels import Matern32
 from invgp.coverage import bin_count, count_band, interval_coverage, rank_counts
 from invgp.errors import ConfigError, PlotError, RunsFailedError
 from invgp.links import LINKS
@@ -40,7 +41,7 @@ def line_problem(noise: float = 2.0, function=twice) -> Problem:
     return Problem(
         title="A line",
         survey=Survey((Column("position", "m", POSITION),), (Observation("time", "s", observed),)),
-        latents=(Latent("depth", "m", np.asarray([10.0]), np.asarray([2.0]), "matern 3/2", np.asarray([2.0])),),
+        latents=(Latent("depth", "m", np.asarray([10.0]), np.asarray([2.0]), Matern32(1.0, np.asarray([2.0]))),),
         noise=Noise("gaussian", {"time": np.full((SITES, 1), noise)}),
         forward=CallableModel(function=function, inputs=(Quantity("depth", "m"),), outputs=(Quantity("time", "s"),)),
         inputs=(SimulatorVariable("depth"),),
@@ -201,7 +202,7 @@ def test_that_learnt_parameters_are_drawn_from_their_prior(rng):
     assert np.mean(factors) == pytest.approx(0.0, abs=0.05)
     np.testing.assert_allclose([one.prior_moments()[0] for one in drawn], np.tile(mean, (2000, 1)))
     assert np.std(np.log([one.noise_std[0, 0] for one in drawn])) == pytest.approx(np.log(1.5), rel=0.1)
-    assert {float(one.latents[0].length_scale[0]) for one in drawn} == {2.0}
+    assert {float(one.latents[0].kernel.length_scale[0]) for one in drawn} == {2.0}
 
 
 def test_that_scores_on_the_scale_of_a_log_link_are_right():

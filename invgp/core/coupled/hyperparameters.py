@@ -26,7 +26,13 @@ from invgp.core.coupled.coupled_gaussian import (
     natural_parameters,
 )
 from invgp.core.coupled.prior import Prior
-from invgp.core.geometry import GeometryGradient, pull_back_batch, pull_back_factor
+from invgp.core.geometry import (
+    GeometryGradient,
+    join_parameters,
+    pull_back_batch,
+    pull_back_factor,
+    split_parameters,
+)
 from invgp.core.optimisers import LBFGS
 
 MAX_LOG_CHANGE = 1.0  # largest change of a log hyperparameter in one fit: the site factors are valid only nearby
@@ -39,7 +45,7 @@ class Evidence(NamedTuple):
     ----------
     value : Array, shape ()
         F, in nats.
-    kernels : Array, shape (Q, 1 + D)
+    kernels : Array, shape (P,)
         Gradient with respect to the free parameters of the kernels.
     inducing : Array, shape (Q, M, D)
         Gradient with respect to the inducing inputs.
@@ -69,7 +75,7 @@ def site_evidence(prior: Prior, sites: SiteFactors) -> Evidence:
     value = 0.5 * (xp.sum(q.mean * natural.shift) - q.log_determinant)
     by_precision = -0.5 * (product(xp.matrix_transpose(q.root), q.root) + mean @ mean.T)
     marginals = []
-    kernels, inducing = xp.zeros_like(prior.Z[:, 0, :1]), xp.zeros_like(prior.Z)
+    kernels, inducing = xp.zeros_like(join_parameters(prior.kernels)), xp.zeros_like(prior.Z)
     factor = xp.zeros_like(prior.factor)
     for start, stop in prior.batches():
         geometry = prior.geometry(start, stop)
@@ -186,9 +192,9 @@ class HyperparameterLearning:
 
     Parameters
     ----------
-    start : Array, shape (Q, 1 + D)
-        Log variance and log length-scales of each kernel at theta = 0.
-    ties : Array, shape (Q, 1 + D, H)
+    start : Array, shape (P,)
+        Free parameters of all kernels at theta = 0.
+    ties : Array, shape (P, H)
         Linear map from theta to the free parameters of the kernels.
     spread : Array, shape (H,)
         Standard deviation of the prior of each theta; infinite for a flat prior.
@@ -220,8 +226,7 @@ class HyperparameterLearning:
 
     def prior_at(self, prior: Prior, here: Hyperparameters) -> Prior:
         """Return the prior with these hyperparameters."""
-        numbers = self.start + (self.ties @ here.theta[:, None])[..., 0]
-        kernels = tuple(kernel.with_parameters(numbers[j, :]) for j, kernel in enumerate(prior.kernels))
+        kernels = split_parameters(prior.kernels, self.start + (self.ties @ here.theta[:, None])[..., 0])
         return prior.replace_parameters(kernels, here.Z)
 
     def log_prior(self, here: Hyperparameters) -> Array:
@@ -248,7 +253,8 @@ class HyperparameterLearning:
         """
         xp = array_namespace(start.theta)
         # Inducing inputs in units of the length-scales have the same order of magnitude as the log hyperparameters.
-        unit = xp.stack([xp.broadcast_to(k.length_scale, (prior.Z.shape[-1],)) for k in prior.kernels])[:, None, :]
+        unit = xp.stack([kernel.correlation_length(prior.Z.shape[-1]) for kernel in prior.kernels])[:, None, :]
+        unit = xp.where(xp.isfinite(unit), unit, xp.max(prior.X, axis=0) - xp.min(prior.X, axis=0))
         state = self.optimiser.init(self._to_vector(start._replace(Z=start.Z / unit)))
         for _ in range(self.evaluations):
             if state.finished:
@@ -265,7 +271,7 @@ class HyperparameterLearning:
                 state = self.optimiser.tell(state, np.inf, state.trial)
                 continue
             value = evidence.value + factors.constant(change) + self.log_prior(here)
-            by_theta = xp.sum(evidence.kernels[..., None] * self.ties, axis=(0, 1)) - here.theta / self.spread**2
+            by_theta = xp.sum(evidence.kernels[:, None] * self.ties, axis=0) - here.theta / self.spread**2
             by_noise = -here.noise / self.noise_spread**2
             if by_noise.shape[0]:
                 by_noise = by_noise + factors.gradient(change, evidence.marginals, prior.mean)

@@ -76,12 +76,13 @@ def leading_modes(kernel: Kernel, nodes: Array, share: float, max_modes: int | N
     # The modes of F F^T are F times the eigenvectors of F^T F, a small matrix.
     values, vectors = xp.linalg.eigh(xp.matrix_transpose(factor) @ factor)
     values, vectors = xp.flip(values), xp.flip(vectors, axis=1)
-    total = float(kernel.variance) * nodes.shape[0]
+    variance = kernel.diagonal(nodes)
+    total = float(xp.sum(variance))
     kept = to_numpy(xp.cumulative_sum(values)) >= share * total
     count = int(kept.argmax()) + 1 if kept.any() else int(values.shape[0])
     count = count if max_modes is None else min(count, max_modes)
     modes = factor @ vectors[:, :count]
-    remaining = kernel.variance - xp.sum(xp.square(modes), axis=1)
+    remaining = variance - xp.sum(xp.square(modes), axis=1)
     weaker_modes = factor @ vectors[:, count:]
     return Basis(
         modes,
@@ -120,11 +121,11 @@ def pivoted_cholesky(kernel: Kernel, nodes: Array, share: float) -> tuple[Array,
     """
     xp = array_namespace(nodes)
     size = nodes.shape[0]
-    remaining = np.full(size, float(kernel.variance))
-    allowed = (1.0 - share) * float(kernel.variance) * size
+    remaining = to_numpy(kernel.diagonal(nodes)).astype(np.float64)
+    allowed = (1.0 - share) * remaining.sum()
     rows = xp.zeros((min(size, 4 * BLOCK), size), dtype=nodes.dtype, device=device_of(nodes))
     pivots: list[int] = []
-    resolved = 10.0 * float(xp.finfo(nodes.dtype).eps) * float(kernel.variance)  # rounding error
+    resolved = 10.0 * float(xp.finfo(nodes.dtype).eps) * remaining.max()  # rounding error
     while remaining.sum() > allowed and remaining.max() > resolved:
         done = len(pivots)
         open_nodes = np.flatnonzero(remaining >= PIVOT_THRESHOLD * remaining.max())

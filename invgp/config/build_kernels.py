@@ -1,0 +1,113 @@
+"""Kernels of the latents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from invgp.core.kernels import KINDS, Kernel, Product, Sum
+from invgp.errors import ConfigError
+from invgp.formatting import did_you_mean, format_value, join_names
+from invgp.problem import Floats
+from invgp.settings.configuration import KernelSection
+from invgp.units import IDENTITY, conversion
+
+
+def build_kernel(section: KernelSection | Kernel, units: Mapping[str, str], key: str) -> Kernel:
+    """Build the kernel of a latent, with a nominal variance of 1.
+
+    Parameters
+    ----------
+    section : KernelSection or Kernel
+        Table of the configuration, or a kernel object.
+    units : mapping of str to str
+        Unit of each coordinate, in order.
+    key : str
+        Key of the table, for messages.
+
+    Raises
+    ------
+    ConfigError
+        A value does not fit the coordinates.
+    """
+    if isinstance(section, Kernel):
+        return _check_object(section, len(units), key)
+    names = section.coordinates or list(units)
+    for name in names:
+        if name not in units:
+            hint = did_you_mean(name, list(units))
+            raise ConfigError(f"{key}.coordinates: must be coordinates, {join_names(units)}, had {name!r}{hint}")
+    own = {name: units[name] for name in names}
+    if len(own) < len(names):
+        raise ConfigError(f"{key}.coordinates: must be coordinates that all differ, was {format_value(names)}")
+    kernel = _build_kind(section, own, key)
+    return kernel if names == list(units) else kernel.on(*(list(units).index(name) for name in names))
+
+
+def _build_kind(section: KernelSection, units: Mapping[str, str], key: str) -> Kernel:
+    """Build a kernel that is a function of the coordinates with these units."""
+    among = list(units.values())
+    if section.parts is not None:
+        return _build_composed(section.kind, section.parts, units, key)
+    values: dict[str, Floats | float] = {}
+    if section.period is not None:
+        values["period"] = broadcast_length_scales(section.period, among, f"{key}.period")
+    if section.length_scale is not None:
+        # That of a periodic kernel has no unit.
+        convert = _per_coordinate if section.kind == "periodic" else broadcast_length_scales
+        values["length_scale"] = convert(section.length_scale, among, f"{key}.length_scale")
+    if section.centre is not None:
+        values["centre"] = _per_coordinate(section.centre, among, f"{key}.centre", one=len(among) == 1)
+    if section.shape is not None:
+        values["shape"] = float(section.shape)
+    return KINDS[section.kind](**values)
+
+
+def _build_composed(kind: str, sections: Sequence[KernelSection], units: Mapping[str, str], key: str) -> Kernel:
+    """Build a sum or a product."""
+    parts = [build_kernel(part, units, f"{key}.parts[{i}]") for i, part in enumerate(sections)]
+    shares = [part.share for part in sections]
+    if kind == "product":
+        if any(share is not None for share in shares):
+            raise ConfigError(f"{key}.parts: must not have a share in a product, had {format_value(shares)}")
+        return Product(tuple(parts))
+    if any(share is None for share in shares) and any(share is not None for share in shares):
+        raise ConfigError(f"{key}.parts: must all have a share, or none")
+    total = sum(share or 1.0 for share in shares)
+    return Sum(tuple(part.with_variance((s or 1.0) / total) for part, s in zip(parts, shares, strict=True)))
+
+
+def _check_object(kernel: Kernel, dimensions: int, key: str) -> Kernel:
+    """Return a kernel object with a nominal variance of 1, if it can be used with D coordinates."""
+    points = np.arange(2.0 * dimensions).reshape(2, dimensions)
+    try:
+        unit = kernel.with_variance(1.0)
+        finite = bool(np.isfinite(unit(points, points)).all() and np.isfinite(unit.parameters).all())
+    except (IndexError, ValueError) as error:
+        raise ConfigError(f"{key}: must accept {dimensions} coordinates, was {kernel}: {error}") from error
+    if not finite:
+        raise ConfigError(f"{key}: must have parameters that give finite covariances, was {kernel}")
+    return unit
+
+
+def broadcast_length_scales(value: object, units: Sequence[str], key: str) -> Floats:
+    """Return one length-scale per coordinate, (D,), from a number or a list."""
+    scales = np.asarray(value, dtype=np.float64)
+    if not scales.ndim and any(conversion(unit, units[0]) != IDENTITY for unit in units):
+        raise ConfigError(
+            f"{key}: must be a list of {len(units)}, one for each coordinate, since their units differ "
+            f"({join_names(units)}), was {format_value(value)}"
+        )
+    return _per_coordinate(value, units, key)
+
+
+def _per_coordinate(value: object, units: Sequence[str], key: str, *, one: bool = True) -> Floats:
+    """Return one number per coordinate, (D,), from a list or, if `one` is allowed, from a number."""
+    numbers, dimensions = np.asarray(value, dtype=np.float64), len(units)
+    wanted = f"a list of {dimensions}: one for each coordinate"
+    if numbers.ndim and len(numbers) != dimensions:
+        raise ConfigError(f"{key}: must be {'one number, or ' * one}{wanted}, was a list of {len(numbers)}")
+    if not numbers.ndim and not one:
+        raise ConfigError(f"{key}: must be {wanted}, was {format_value(value)}")
+    return np.broadcast_to(numbers, (dimensions,)).copy()

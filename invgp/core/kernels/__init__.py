@@ -1,0 +1,42 @@
+"""Covariance functions of the latent processes, and their derivatives."""
+
+from invgp.core.kernels.base import KINDS, Kernel, KernelGradient, Linearised, kernel_from_description
+from invgp.core.kernels.composition import OnDimensions, Product, Sum
+from invgp.core.kernels.coregionalised import Coregionalised
+from invgp.core.kernels.distances import MAX_DIRECT_DIMENSIONS, squared_distances
+from invgp.core.kernels.periodic import Periodic
+from invgp.core.kernels.simple import Constant, Linear, White
+from invgp.core.kernels.stationary import (
+    STATIONARY,
+    Matern32,
+    Matern52,
+    RationalQuadratic,
+    SquaredExponential,
+    Stationary,
+)
+from invgp.core.kernels.testing import check_kernel
+
+__all__ = [
+    "KINDS",
+    "MAX_DIRECT_DIMENSIONS",
+    "STATIONARY",
+    "Constant",
+    "Coregionalised",
+    "Kernel",
+    "KernelGradient",
+    "Linear",
+    "Linearised",
+    "Matern32",
+    "Matern52",
+    "OnDimensions",
+    "Periodic",
+    "Product",
+    "RationalQuadratic",
+    "SquaredExponential",
+    "Stationary",
+    "Sum",
+    "White",
+    "check_kernel",
+    "kernel_from_description",
+    "squared_distances",
+]

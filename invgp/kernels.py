@@ -1,0 +1,39 @@
+"""Kernels of Gaussian processes, which can be added, multiplied and restricted to some input dimensions."""
+
+from invgp.core.hyperpriors import Hyperprior
+from invgp.core.kernels import (
+    Constant,
+    Coregionalised,
+    Kernel,
+    KernelGradient,
+    Linear,
+    Linearised,
+    Matern32,
+    Matern52,
+    Periodic,
+    Product,
+    RationalQuadratic,
+    SquaredExponential,
+    Sum,
+    White,
+    check_kernel,
+)
+
+__all__ = [
+    "Constant",
+    "Coregionalised",
+    "Hyperprior",
+    "Kernel",
+    "KernelGradient",
+    "Linear",
+    "Linearised",
+    "Matern32",
+    "Matern52",
+    "Periodic",
+    "Product",
+    "RationalQuadratic",
+    "SquaredExponential",
+    "Sum",
+    "White",
+    "check_kernel",
+]
