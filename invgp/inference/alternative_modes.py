@@ -23,9 +23,6 @@ from invgp.inference.search_state import SearchState
 from invgp.inference.site_model import SiteModel
 from invgp.latent_model.learned_problem import with_learned_hyperparameters
 
-ODDS = 100.0  # an alternative that is less probable than the best solution by a larger factor is not reported
-MOST_EXPLORED = 2  # most alternatives that are explored with new runs
-
 
 @dataclass(frozen=True)
 class ExploredMode:
@@ -45,9 +42,9 @@ class ExploredMode:
     elbo: float
     sure: bool = True
 
-    def is_plausible(self, best: ExploredMode) -> bool:
-        """Return whether this solution is more probable than `best`, or less by at most a factor of `ODDS`."""
-        return self.elbo >= best.elbo - math.log(ODDS)
+    def is_plausible(self, best: ExploredMode, odds: float) -> bool:
+        """Return whether this solution is more probable than `best`, or less by at most a factor."""
+        return self.elbo >= best.elbo - math.log(odds)
 
 
 def search_alternative_modes(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
@@ -59,23 +56,25 @@ def search_alternative_modes(model: SiteModel, runner: Runner, state: SearchStat
         return state
     if not _suspects_other_modes(model, runner, state):
         return state
-    elbo, steps = emulated_bound(model, state), state.steps
+    options, elbo, steps = model.options, emulated_bound(model, state), state.steps
     best, others = ExploredMode(state, elbo), list[ExploredMode]()
     alternatives = sorted(find_alternatives(model, runner, state, model.all_sites), key=lambda pair: -pair[0])
     try:
-        for lead, rival in alternatives[:MOST_EXPLORED]:
-            if lead < -math.log(ODDS):
+        for lead, rival in alternatives[: options.most_explored]:
+            if lead < -math.log(options.odds):
                 break
             there = _explore(model, runner, replace(best.state, candidate=rival, steps=steps), elbo + lead)
             steps = runner.latest.steps
-            if there is not None and are_distinct(there.state.posterior, best.state.posterior):
+            if there is not None and are_distinct(there.state.posterior, best.state.posterior, options):
                 best, there = (there, best) if there.sure and there.elbo > best.elbo else (best, there)
                 others.append(there)
     finally:  # after an interruption too, keep the best explored solution
         state = runner.keep(replace(best.state, steps=steps))
     if others:
         runner.record(best.elbo, accepted=True)
-    nearest = sorted((other for other in others if other.is_plausible(best)), key=lambda other: -other.elbo)
+    nearest = sorted(
+        (other for other in others if other.is_plausible(best, options.odds)), key=lambda other: -other.elbo
+    )
     return state.with_note(describe_alternative(best, nearest[0])) if nearest else state
 
 
@@ -83,10 +82,11 @@ def _suspects_other_modes(model: SiteModel, runner: Runner, state: SearchState) 
     """Return whether to search the whole survey: after a poor first search, or if a subset has alternatives."""
     if not state.result.converged or unexplained_sites(model, state).any():
         return True
-    part = subset_of_sites(with_learned_hyperparameters(model.problem, state.posterior), model.streams.multistart)
+    problem = with_learned_hyperparameters(model.problem, state.posterior)
+    part = subset_of_sites(problem, model.streams.multistart, model.options.subset, model.options.subset_radius)
     if len(part) == model.problem.survey.size:
         return True
-    return any(lead > -math.log(ODDS) for lead, _ in find_alternatives(model, runner, state, part))
+    return any(lead > -math.log(model.options.odds) for lead, _ in find_alternatives(model, runner, state, part))
 
 
 def _explore(model: SiteModel, runner: Runner, rival: SearchState, elbo: float) -> ExploredMode | None:

@@ -25,11 +25,6 @@ from invgp.inference.site_model import SiteModel
 from invgp.latent_model.learned_problem import with_learned_hyperparameters
 from invgp.problem import Problem
 
-CONVERGED = 0.15  # largest movement of the posterior of a site in the last outer step, in standard deviations
-WIDENED = 1.2  # factor on the posterior spread for new runs, so that the emulator does not extrapolate
-STALLED = 0.6  # relative change of the emulator error in a step above which it may be numerical noise of the simulator
-FARTHEST = 2.0  # most movement of a mean in one outer step, in standard deviations, to stay near the runs
-
 
 def outer_steps(problem: Problem) -> tuple[Step, ...]:
     """Return the outer steps that `inference.runs_per_site` allows."""
@@ -63,17 +58,19 @@ def search_on_emulator(model: SiteModel, runner: Runner, state: SearchState, *, 
                 continue
             break
         error, before = state.emulator.error, error
-        if step.number and error > STALLED * before and not _is_small(problem, state.emulator):
+        if step.number and error > model.options.stalled * before and not _is_small(problem, state.emulator):
             state = measure_solver_noise(model, runner, state, posterior)
         state = optimise_on_emulator(model, runner, state, posterior)
         if state.candidate is None or state.emulator is None:
             break
         moved = movement(posterior, state.posterior)
-        posterior = model.algorithm(model.emulator_stages).limit_movement(posterior, state.posterior, FARTHEST)
+        posterior = model.algorithm(model.emulator_stages).limit_movement(
+            posterior, state.posterior, model.options.farthest
+        )
         was_small, small = small, _is_small(problem, state.emulator)
         if step.number + 1 < FEWEST_STEPS or not small:
             continue
-        if state.result.converged and moved < CONVERGED:
+        if state.result.converged and moved < model.options.step_converged:
             return state
         if was_small and not patient:
             return replace(state, result=replace(state.result, converged=False))
@@ -97,7 +94,7 @@ def _fit_for_step(
         if state.emulator is not None:
             return state
     runner.require(step.runs + runs_in_a_step(problem))
-    widened = WIDENED if step.number or problem.inference.posterior == "sampled" else 1.0
+    widened = model.options.widened if step.number or problem.inference.posterior == "sampled" else 1.0
     latents, sites = draw_for_runs(model, posterior, step.runs, widened)
     from_prior = runner.simulator.runs == 0
     batch = runner.evaluate(latents, f"emulator-step-{step.number + 1}", sites)

@@ -35,13 +35,6 @@ from invgp.inference.site_evaluation import evaluator, optimise
 from invgp.inference.site_model import SiteModel, fewest_runs, simulator_stages, start_of, uses_emulator
 from invgp.latent_model.learned_problem import with_learned_hyperparameters
 
-NARROWER_STARTS = (3.0, 30.0)  # site precisions of narrower starts, relative to the prior precision
-SHAPE_SAMPLES, MOST_SHAPE_SAMPLES = 32, 256  # samples per site of the shape test on the simulator: fewest and most
-SHAPE_RUNS = 4096  # runs of the shape test on the simulator, within these limits
-EMULATED_SHAPE_SAMPLES = 512  # samples per site of the shape test on an emulator
-MOST_SHAPE_SITES = 2000  # most sites of the shape test on an emulator, to limit time and memory
-MOST_CHECKED = 2000  # sites times latents up to which the whole posterior is checked
-
 Search = Callable[[SiteModel, Runner, SearchState], SearchState]
 
 
@@ -62,7 +55,7 @@ def search_gaussian(model: SiteModel, runner: Runner, state: SearchState) -> Sea
 def search_from_narrower_starts(search: Search, model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
     """Search from the prior, and from narrower starts if the simulator fails too often under the prior."""
     runner.keep(state)
-    for precision in NARROWER_STARTS:
+    for precision in model.options.narrower_starts:
         try:
             return search(model, runner, state)
         except RunsFailedError:
@@ -167,16 +160,16 @@ def check_shape(model: SiteModel, runner: Runner, state: SearchState) -> SearchS
         return state
     sites = model.all_sites
     simulated = len(sites) if state.emulator is None else int(state.direct.sum())
-    samples = EMULATED_SHAPE_SAMPLES
+    options, samples = model.options, model.options.emulated_shape_samples
     if simulated == len(sites):
-        samples = min(max(SHAPE_RUNS // simulated, SHAPE_SAMPLES), MOST_SHAPE_SAMPLES)
+        samples = min(max(options.shape_runs // simulated, options.fewest_shape_samples), options.most_shape_samples)
     elif simulated:
-        samples = 2 * SHAPE_SAMPLES
+        samples = 2 * options.fewest_shape_samples
     if state.candidate is None or not runner.simulator.can_afford(samples * simulated):
         return state
     problem = with_learned_hyperparameters(model.problem, state.posterior)
-    if len(sites) > MOST_SHAPE_SITES and not simulated:
-        sites = np.sort(model.streams.checks.choice(sites, MOST_SHAPE_SITES, replace=False))
+    if len(sites) > options.most_shape_sites and not simulated:
+        sites = np.sort(model.streams.checks.choice(sites, options.most_shape_sites, replace=False))
     cavity = Cavity(state.posterior, sites, model.streams.checks, samples)
     errors = state.shape_errors.copy()
     errors[sites] = cavity.shape_errors(problem, evaluator(runner, state)(cavity.latents, "shape", sites))
@@ -188,7 +181,7 @@ def check_shape(model: SiteModel, runner: Runner, state: SearchState) -> SearchS
 def check_whole_posterior(model: SiteModel, state: SearchState) -> SearchState:
     """Add a note if the posterior of all sites together is not Gaussian; the shape test sees single sites only."""
     emulator, gaussian, size = state.emulator, state.posterior, model.problem.survey.size * model.problem.latent_count
-    if emulator is None or state.candidate is None or not gaussian.prior.dense or size > MOST_CHECKED:
+    if emulator is None or state.candidate is None or not gaussian.prior.dense or size > model.options.most_checked:
         return state
     if model.factorised:
         return state

@@ -21,6 +21,7 @@ from invgp.execution.simulator import Batch
 from invgp.inference.optimisation import Optimiser
 from invgp.inference.restart import site_factors_at
 from invgp.inference.runner import Runner
+from invgp.inference.search_options import DEFAULTS, SearchOptions
 from invgp.inference.search_state import Candidate, SearchState
 from invgp.inference.site_evaluation import emulator_evaluator
 from invgp.inference.site_model import SiteModel, simulator_stages
@@ -29,16 +30,21 @@ from invgp.latent_model.noise_density import likelihood_of
 from invgp.latent_model.prior import prior_of
 from invgp.problem import Floats, Problem
 
-PAIRS = 2  # pairs of starts, mirrored about the prior mean: of shifted fields, and of samples from the prior
-MANY_SITES, FEWER_PAIRS = 1000, 1  # number of pairs if there are more sites
-PRECISION = 3.0  # site precision of a start relative to the prior precision, divided among neighbours
-FEWEST_APART = 3.0  # smallest distance between two solutions at the site where they differ most, in standard deviations
-PART = 32  # sites of a subset: enough for correlations, few enough to be cheap
-PART_REACH = 5.0  # radius of a subset, in length-scales
 
+def subset_of_sites(
+    problem: Problem, rng: np.random.Generator, most: int = DEFAULTS.subset, radius: float = DEFAULTS.subset_radius
+) -> NDArray[np.intp]:
+    """Select at most `most` sites (B,) near a random site; all sites if there are fewer.
 
-def subset_of_sites(problem: Problem, rng: np.random.Generator, most: int = PART) -> NDArray[np.intp]:
-    """Select at most `most` sites (B,) near a random site; all sites if there are fewer."""
+    Parameters
+    ----------
+    problem : Problem
+    rng : numpy.random.Generator
+    most : int
+        Largest number of sites.
+    radius : float, length-scales
+        Radius within which they are spread out; they are the nearest sites if it contains fewer than `most`.
+    """
     X = problem.survey.X
     if len(X) <= most:
         return np.arange(len(X))
@@ -46,7 +52,7 @@ def subset_of_sites(problem: Problem, rng: np.random.Generator, most: int = PART
     lengths = [latent.correlation_length(X.shape[1]) for latent in problem.latents]
     distance = np.mean([np.linalg.norm((X - centre) / length, axis=1) for length in lengths], axis=0)
     nearest = np.argsort(distance, kind="stable")
-    within = max(int(np.sum(distance <= PART_REACH)), most)
+    within = max(int(np.sum(distance <= radius)), most)
     return np.sort(nearest[np.linspace(0, within - 1, most).astype(np.intp)])
 
 
@@ -69,9 +75,9 @@ def find_alternatives(
     seen, bound = [here], search.bound(here)
     for start in search.starts():
         candidate = search.optimise(search.rough, start)
-        if candidate is not None and all(are_distinct(candidate.posterior, other) for other in seen):
+        if candidate is not None and all(are_distinct(candidate.posterior, other, model.options) for other in seen):
             candidate = search.optimise(search.exact, candidate.posterior)
-        if candidate is not None and all(are_distinct(candidate.posterior, other) for other in seen):
+        if candidate is not None and all(are_distinct(candidate.posterior, other, model.options) for other in seen):
             seen.append(candidate.posterior)
             yield search.bound(candidate.posterior) - bound, search.for_all_sites(candidate)
 
@@ -167,7 +173,8 @@ class Multistart:
         """
         prior, start = self.rough.prior, self.rough.init().trial
         rng, backend = self.model.streams.multistart, self.model.backend
-        pairs = PAIRS if prior.site_count <= MANY_SITES else FEWER_PAIRS
+        options = self.model.options
+        pairs = options.start_pairs if prior.site_count <= options.many_sites else options.fewer_start_pairs
         xp = backend.namespace
         spread = xp.sqrt(xp.linalg.diagonal(start.marginals.covariance))
         signs = rng.choice((-1.0, 1.0), (pairs, 1, prior.latent_count)) * np.arange(1.0, pairs + 1.0)[:, None, None]
@@ -175,7 +182,7 @@ class Multistart:
         normals = backend.asarray(rng.standard_normal((pairs, prior.latent_count * prior.inducing_count)))
         drawn = start.q.sample_sites(prior, normals) - prior.mean
         neighbour_counts = effective_neighbours(self.optimiser.problem, rng)
-        share = backend.asarray(PRECISION / neighbour_counts)[:, None, None]
+        share = backend.asarray(options.start_precision / neighbour_counts)[:, None, None]
         for offset in (fields[k, ...] for fields in (shifts, drawn) for k in range(pairs)):
             for sign in (1.0, -1.0):
                 yield self.rough.posterior(site_factors_at(start, prior.mean + sign * offset, share), start.hyper)
@@ -187,10 +194,10 @@ def _with_points(model: SiteModel, stage: Stage, sites: int) -> Stage:
     return replace(stage, points=Points.draw(model.streams.multistart, samples, sites, latents, model.backend))
 
 
-def are_distinct(one: GaussianPosterior, other: GaussianPosterior) -> bool:
+def are_distinct(one: GaussianPosterior, other: GaussianPosterior, options: SearchOptions = DEFAULTS) -> bool:
     """Return whether two posteriors are different solutions, and not the same one with different accuracy."""
     between = (one.marginals.mean - other.marginals.mean)[..., None]
-    return math.sqrt(max(_largest_square(p.factor, between) for p in (one, other))) > FEWEST_APART
+    return math.sqrt(max(_largest_square(p.factor, between) for p in (one, other))) > options.fewest_apart
 
 
 def _largest_square(factor: Array, between: Array) -> float:

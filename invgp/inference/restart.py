@@ -21,14 +21,10 @@ from invgp.inference.site_model import SiteModel, simulator_stages
 from invgp.latent_model.learned_problem import with_learned_hyperparameters
 from invgp.problem import Problem
 
-ATTEMPTS = 3  # most second searches, each from another random field
-RESET_PRECISION = 0.1  # site precision of a second start, relative to the prior precision
-GOOD_ENOUGH = 1.0  # largest emulator error at the start of a second search, in noise standard deviations
-
 
 def restart_where_unexplained(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
     """Search again around unexplained sites, with the simulator if necessary, and keep the better posterior."""
-    for _ in range(ATTEMPTS):
+    for _ in range(model.options.restarts):
         sites = unexplained_sites(model, state)
         if not sites.any():
             break
@@ -85,7 +81,7 @@ def use_simulator_at(
     chosen = np.flatnonzero(sites)
     batch = runner.evaluate(latents[:, chosen], "second-start", chosen)
     errors = site_errors(model, state, batch, latents[:, chosen], chosen)
-    if np.all(errors <= GOOD_ENOUGH):
+    if np.all(errors <= model.options.restart_error):
         return state
     return replace(state, direct=state.direct | sites)  # also if runs failed
 
@@ -114,7 +110,8 @@ def reset_sites(
     start, posterior, backend = state.start, state.posterior, model.backend
     xp, prior = backend.namespace, start.prior
     normals = model.streams.inducing.standard_normal((1, prior.latent_count * prior.inducing_count))
-    weak = site_factors_at(start, start.q.sample_sites(prior, backend.asarray(normals))[0, ...], RESET_PRECISION)
+    field = start.q.sample_sites(prior, backend.asarray(normals))[0, ...]
+    weak = site_factors_at(start, field, model.options.reset_precision)
     chosen = backend.asmask(sites)
     return algorithm.posterior(
         SiteFactors(

@@ -7,13 +7,8 @@ from typing import NamedTuple
 from invgp.core.coupled.site_estimators import min_fit_samples
 from invgp.emulation.run_schedule import can_emulate
 from invgp.errors import ConfigError
+from invgp.inference.search_options import DEFAULTS, SearchOptions
 from invgp.problem import Problem
-
-CONVERGED_ROUGHLY, CONVERGED = 0.3, 0.05  # movement of a site's posterior at convergence, in standard deviations
-SPARE = 2.0  # samples per estimated coefficient, for runs of the simulator
-EMULATED, FEWEST_EMULATED = 256, 64  # most and fewest samples per site on an emulator
-SITES_TO_SPARE = 1000  # most sites with the full number of samples; errors of more sites average out
-NUMBERS_AT_ONCE = 5 * 10**7  # samples or outputs of a mini-batch: 400 MB
 
 
 class StagePlan(NamedTuple):
@@ -24,24 +19,28 @@ class StagePlan(NamedTuple):
     tolerance: float
 
 
-def plan_stages(problem: Problem) -> list[StagePlan]:
+def plan_stages(problem: Problem, options: SearchOptions | None = None) -> list[StagePlan]:
     """Return the stages for runs of the simulator, in order."""
     Q, estimator, given = problem.latent_count, problem.inference.estimator, problem.inference.samples
-    few = max(round(1.5 * SPARE * (Q + 1)), 8)
-    many = given or max(round(SPARE * (Q + 1) * (Q + 2) / 2), 24)
+    options = options or DEFAULTS
+    few = max(round(1.5 * options.samples_per_coefficient * (Q + 1)), 8)
+    many = given or max(round(options.samples_per_coefficient * (Q + 1) * (Q + 2) / 2), 24)
     if problem.noise.kind != "gaussian" or estimator == "score":
-        plan = [StagePlan("log density", many, CONVERGED)]
+        plan = [StagePlan("log density", many, options.converged)]
     elif estimator == "linearisation":
-        plan = [StagePlan("linear", given or few, CONVERGED)]
+        plan = [StagePlan("linear", given or few, options.converged)]
     else:
-        plan = [StagePlan("linear", min(few, many), CONVERGED_ROUGHLY), StagePlan("hermite", many, CONVERGED)]
+        first = StagePlan("linear", min(few, many), options.roughly_converged)
+        plan = [first, StagePlan("hermite", many, options.converged)]
     return [p._replace(samples=_enough(problem, p.kind, p.samples)) for p in plan]
 
 
-def plan_emulator_stages(problem: Problem) -> list[StagePlan]:
+def plan_emulator_stages(problem: Problem, options: SearchOptions | None = None) -> list[StagePlan]:
     """Return the stages for an emulator, in order."""
-    samples = max(min(EMULATED, EMULATED * SITES_TO_SPARE // problem.survey.size), FEWEST_EMULATED)
-    return [p._replace(samples=_enough(problem, p.kind, samples)) for p in plan_stages(problem)]
+    options, sites = options or DEFAULTS, problem.survey.size
+    samples = min(options.most_emulated, options.most_emulated * options.fully_sampled // sites)
+    samples = max(samples, options.fewest_emulated)
+    return [p._replace(samples=_enough(problem, p.kind, samples)) for p in plan_stages(problem, options)]
 
 
 def _enough(problem: Problem, kind: str, samples: int) -> int:
@@ -51,7 +50,7 @@ def _enough(problem: Problem, kind: str, samples: int) -> int:
 def sites_at_once(problem: Problem, samples: int) -> int:
     """Return the number of sites in a mini-batch: `inference.batch`, or as many as fit into memory."""
     width = max(problem.latent_count, problem.noise_std.shape[1])
-    return problem.inference.batch or max(NUMBERS_AT_ONCE // (samples * width), 1)
+    return problem.inference.batch or max(DEFAULTS.numbers_at_once // (samples * width), 1)
 
 
 def refuse_to_learn_noise(problem: Problem) -> None:

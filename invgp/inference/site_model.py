@@ -22,13 +22,11 @@ from invgp.inference.earlier_runs import earlier_runs
 from invgp.inference.optimisation import Optimiser
 from invgp.inference.runner import Runner
 from invgp.inference.sample_sizes import StagePlan, plan_emulator_stages, plan_stages
+from invgp.inference.search_options import DEFAULTS, SearchOptions
 from invgp.inference.search_state import SearchState
 from invgp.latent_model.noise_density import likelihood_of
 from invgp.latent_model.prior import learning_of, prior_of
 from invgp.problem import Floats, Problem
-
-REACH = 1.0  # most movement of the posterior of a site in one step of the first stage, in standard deviations
-LARGEST_ERROR = 1000.0  # noise standard deviations: upper limit of the emulator error, for sites without information
 
 
 @dataclass(frozen=True)
@@ -87,6 +85,7 @@ class SiteModel:
         Number of sites within about a length-scale of each site.
     emulator_stages : list of Stage
         Stages of an optimisation on an emulator; empty without an emulator.
+    options : SearchOptions
     """
 
     problem: Problem
@@ -97,6 +96,7 @@ class SiteModel:
     optimiser: Optimiser
     neighbour_counts: Floats
     emulator_stages: list[Stage]
+    options: SearchOptions = DEFAULTS
 
     @property
     def all_sites(self) -> NDArray[np.intp]:
@@ -128,7 +128,9 @@ class SiteModel:
         if emulator is None:
             return self.problem
         smooth, rough = emulator.output_error(self.all_sites)
-        error = np.hypot(rough, np.sqrt(self.neighbour_counts)[:, None] * np.minimum(smooth, LARGEST_ERROR))
+        error = np.hypot(
+            rough, np.sqrt(self.neighbour_counts)[:, None] * np.minimum(smooth, self.options.largest_error)
+        )
         for name in self.problem.noise.learn:
             error[:, self.problem.observation_slices[name]] = 0.0
         return self.problem.with_scaled_noise(np.hypot(1.0, error))
@@ -155,7 +157,7 @@ def prepare_site_model(problem: Problem, backend: Backend, runner: Runner, seed:
     if emulates:
         neighbours = effective_neighbours(problem, streams.design)
         simulator_stages(model, runner)  # unused; advances the random stream
-        stages = [_draw_stage(model, runner, plan) for plan in plan_emulator_stages(problem)]
+        stages = [_draw_stage(model, runner, plan) for plan in plan_emulator_stages(problem, model.options)]
         model = replace(model, neighbour_counts=neighbours, emulator_stages=stages)
     return model, state
 
@@ -167,12 +169,12 @@ def start_of(model: SiteModel, runner: Runner, precision: float = 0.0) -> Gaussi
 
 def simulator_stages(model: SiteModel, runner: Runner) -> list[Stage]:
     """Return the stages for runs of the simulator, with new sample points."""
-    return [_draw_stage(model, runner, plan) for plan in plan_stages(model.problem)]
+    return [_draw_stage(model, runner, plan) for plan in plan_stages(model.problem, model.options)]
 
 
 def _draw_stage(model: SiteModel, runner: Runner, plan: StagePlan) -> Stage:
     """Draw the sample points of a stage."""
-    reach = math.inf if plan.kind == "hermite" else REACH
+    reach = math.inf if plan.kind == "hermite" else model.options.longest_step
     sites, latents = model.problem.survey.size, model.problem.latent_count
     samples = max(plan.samples, fewest_runs(model.problem, runner, plan.kind))
     points = Points.draw(model.streams.points, samples, sites, latents, model.backend)

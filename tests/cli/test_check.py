@@ -24,6 +24,7 @@ from invgp.cli import app
 from invgp.cli.check import describe_misfit, prior_mean_inputs, time_run
 from invgp.config import load
 from invgp.errors import ConfigError
+from invgp.inference.search_options import SearchOptions
 
 EMULATED = (
     r"A run takes [\d.]+ (µs|ms)\. The emulator [^:\n]*: about \d\d runs, [\d.]+ (µs|ms) of simulation with 1 "
@@ -247,7 +248,7 @@ def test_that_noise_that_cannot_be_learnt_from_so_many_sites_is_reported_before_
     monkeypatch.chdir(tmp_path)
     app.main(["check", "survey.toml"], standalone_mode=False)
     (tmp_path / "was_called").unlink()
-    monkeypatch.setattr("invgp.inference.sample_sizes.NUMBERS_AT_ONCE", 1000)
+    monkeypatch.setattr("invgp.inference.sample_sizes.DEFAULTS", SearchOptions(numbers_at_once=1000))
     for command in ("check", "run"):
         with pytest.raises(ConfigError, match=r"noise\.learn: must be left out for 6 sites, which are processed in"):
             app.main([command, "survey.toml"], standalone_mode=False)

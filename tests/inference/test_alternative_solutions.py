@@ -19,6 +19,7 @@ from invgp.inference.alternative_modes import describe_alternative, search_alter
 from invgp.inference.multistart import Multistart, are_distinct, find_alternatives, subset_of_sites
 from invgp.inference.restart import sites_within_length_scale
 from invgp.inference.runner import BudgetSpent
+from invgp.inference.search_options import SearchOptions
 from invgp.inference.search_state import SearchResult, Step
 from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, Problem, SimulatorVariable, Survey
 
@@ -196,10 +197,10 @@ def test_that_searches_start_on_either_side_of_the_prior_by_one_and_two_standard
     assert 0.0 < np.abs(means[4:]).max() < 6.0  # those that are drawn
 
 
-def test_that_many_sites_have_half_the_starts(tmp_path, monkeypatch):
-    monkeypatch.setattr("invgp.inference.multistart.MANY_SITES", 2)
+def test_that_many_sites_have_half_the_starts(tmp_path):
     search = SearchUnderWay(np.square, sites_on_a_line([0.0, 1.0, 2.0]), tmp_path)
-    assert len(list(Multistart.build(search.model, search.runner, search.state, np.arange(3)).starts())) == 4
+    model = replace(search.model, options=SearchOptions(many_sites=2))
+    assert len(list(Multistart.build(model, search.runner, search.state, np.arange(3)).starts())) == 4
 
 
 def test_that_the_emulator_error_is_added_to_the_noise_in_searches_for_alternatives(tmp_path):

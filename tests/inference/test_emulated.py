@@ -13,6 +13,7 @@ from helpers.problems import map_problem
 from invgp.adapters import CallableModel, Quantity
 from invgp.core.kernels import SquaredExponential
 from invgp.errors import ConfigError
+from invgp.inference.search_options import SearchOptions
 from invgp.links import LINKS
 from invgp.problem import (
     Column,
@@ -281,7 +282,7 @@ def test_that_realizations_with_inducing_points_are_as_smooth_as_the_field():
 
 @pytest.mark.parametrize(("emulator", "numbers"), [(False, 1_000), (True, 10_000)])  # half of all sites' samples
 def test_that_noise_that_mini_batches_cannot_learn_is_refused_before_any_run(emulator, numbers, monkeypatch):
-    monkeypatch.setattr("invgp.inference.sample_sizes.NUMBERS_AT_ONCE", numbers)
+    monkeypatch.setattr("invgp.inference.sample_sizes.DEFAULTS", SearchOptions(numbers_at_once=numbers))
     counted = Counted(smooth)
     problem, _ = line_problem(counted, emulator=emulator)
     assert invgp.invert(problem).attrs["invgp_converged"] == "yes"

@@ -8,7 +8,7 @@ import pytest
 from helpers.inversions import SearchUnderWay, sites_on_a_line
 from invgp.errors import RunsFailedError
 from invgp.inference import restart
-from invgp.inference.restart import RESET_PRECISION, reset_sites, restart_around
+from invgp.inference.restart import reset_sites, restart_around
 from invgp.inference.runner import BudgetSpent
 from invgp.inference.search_state import SearchResult
 from invgp.inference.site_model import simulator_stages
@@ -80,7 +80,6 @@ def test_that_a_restart_resets_the_site_factors_of_its_sites_only(under_way):
     search, _ = under_way
     algorithm, first = search.model.algorithm(simulator_stages(search.model, search.runner)), search.state.posterior
     start = reset_sites(search.model, search.state, algorithm, np.asarray([True, False]))
-    np.testing.assert_allclose(start.sites.precision[0], [[RESET_PRECISION]])  # of a prior of variance 1
-    assert RESET_PRECISION == 0.1
+    np.testing.assert_allclose(start.sites.precision[0], [[0.1]])  # of a prior of variance 1
     np.testing.assert_array_equal(start.sites.precision[1], first.sites.precision[1])
     np.testing.assert_array_equal(start.sites.shift[1], first.sites.shift[1])

@@ -26,18 +26,11 @@ from invgp.core.coupled.coupled_gaussian import (
 )
 from invgp.core.coupled.coupled_savigp import (
     CONVERGED,
-    LEARNING_THRESHOLD,
-    SMALLEST_LIMITED_STEP,
-    SMALLEST_STEP,
     CoupledSavigp,
 )
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior, mean_movement, movement, spread_movement
 from invgp.core.coupled.site_updates import SiteUpdate, scale_site_factors
 from invgp.core.geometry import Geometry
-
-PASS_STEP_GROWTH = 1.2  # growth of the step after an accepted pass; with a faster one, the next pass is often rejected
-# Nats per latent and site: largest accepted decrease of the bound, whose terms are extrapolated to the start of a pass.
-PASS_SLACK = 1e-3
 
 
 @dataclass(frozen=True)
@@ -189,7 +182,7 @@ class MiniBatches:
         old = SiteFactors(*(xp.take(part, index, axis=0) for part in state.sites))
         offset = mean - prior_mean
         bounded, step = False, state.step
-        while step >= SMALLEST_LIMITED_STEP:
+        while step >= self.algorithm.options.smallest_limited_step:
             target = update.site_factors(factor, offset, old, bounded=bounded)
             new = old.step_towards(target.uncouple(offset) if self.algorithm.factorised else target, step)
             change = SiteFactors(new.precision - old.precision, new.shift - old.shift)
@@ -197,7 +190,7 @@ class MiniBatches:
             try:
                 q = gaussian_from_natural(natural)
             except np.linalg.LinAlgError:
-                if bounded and step < SMALLEST_STEP:
+                if bounded and step < self.algorithm.options.smallest_step:
                     break
                 step, bounded = (0.5 * step, True) if bounded else (step, True)
                 continue
@@ -213,7 +206,7 @@ class MiniBatches:
         """Accept or reject the posterior at the start of the pass by its bound, and start the next pass."""
         algorithm, here = self.algorithm, state.posterior
         slack = (
-            max(PASS_SLACK, algorithm.stages[state.stage].slack)
+            max(algorithm.options.pass_slack, algorithm.options.slack(algorithm.stages[state.stage]))
             * algorithm.prior.site_count
             * algorithm.prior.latent_count
         )
@@ -224,16 +217,18 @@ class MiniBatches:
         incomplete = bool(np.isnan(elbo))
         if state.verified is not None and (incomplete or elbo < state.elbo - slack):
             back = self._start_pass(replace(following, step=0.5 * state.step), state.verified)
-            if back.step < SMALLEST_STEP:
+            if back.step < algorithm.options.smallest_step:
                 back = self._end_stage(back, "no further pass improves the bound")
             return back, PassInfo(elbo, accepted=False, movement=math.nan)
         posterior = algorithm.posterior(state.sites, here.hyper)
         moved = movement(here, posterior) / state.step
-        if algorithm.learning is not None and moved < LEARNING_THRESHOLD:
+        if algorithm.learning is not None and moved < algorithm.options.learning_threshold:
             factors = scale_site_factors(state.sites, here.factor, here.marginals.mean - here.prior.mean, None, None)
             posterior = algorithm.posterior(state.sites, algorithm.learning.fit(here.prior, factors, here.hyper))
             moved = max(moved, movement(here, posterior))
-        on = self._start_pass(replace(following, step=min(1.0, PASS_STEP_GROWTH * state.step)), posterior)
+        on = self._start_pass(
+            replace(following, step=min(1.0, algorithm.options.pass_step_growth * state.step)), posterior
+        )
         if incomplete:
             return on, PassInfo(-math.inf, accepted=False, movement=moved)
         on = replace(on, verified=here, elbo=max(elbo, state.elbo))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -21,19 +21,12 @@ from invgp.core.coupled.hyperparameters import HyperparameterLearning, Hyperpara
 from invgp.core.coupled.prior import Prior
 from invgp.core.coupled.site_estimators import GaussianNoise
 from invgp.core.coupled.site_updates import LogDensity, SiteUpdate, estimate_site_update, scale_site_factors
-from invgp.core.coupled.stage import BOUND_SLACK, Stage
+from invgp.core.coupled.stage import Stage, StepOptions
 from invgp.core.point_sets import Points
 
-# A search along a step ends below this: relative to its first trial, and absolute while the precision is not positive.
-SMALLEST_STEP = 1.0 / 64.0
-# Smallest step that is shortened only to limit the movement: the data may be this much more precise than the prior.
-SMALLEST_LIMITED_STEP = 2.0**-30
-LIMITED_STEP_GROWTH = 8.0  # largest growth from one step to the next in a stage that limits the movement
-MAX_IDLE_STEPS = 10  # accepted steps of a stage that do not improve the bound
 NO_IMPROVEMENT = "no further step improves the bound"
 NOT_POSITIVE_DEFINITE = "no step keeps the posterior covariance positive definite"
 CONVERGED = "the posterior has converged"
-LEARNING_THRESHOLD = 1.0  # standard deviations: hyperparameters are learnt when a step moves the posterior by less
 
 
 @dataclass(frozen=True)
@@ -131,6 +124,7 @@ class CoupledSavigp:
     factorised : bool
         Whether the posterior factorises over the latents, as in the paper; by default its covariance is full. The
         hyperparameters of a factorised posterior are not learnt here.
+    options : StepOptions
 
     Raises
     ------
@@ -148,6 +142,7 @@ class CoupledSavigp:
     likelihood: GaussianNoise | LogDensity
     learning: HyperparameterLearning | None = None
     factorised: bool = False
+    options: StepOptions = field(default_factory=StepOptions)
 
     def __post_init__(self) -> None:
         kinds = {stage.kind for stage in self.stages}
@@ -221,16 +216,16 @@ class CoupledSavigp:
         expected, kl = float(xp.sum(update.terms.value)), float(trial.q.kl())
         elbo = expected - kl + self.log_prior(trial)
         state = replace(state, evaluations=state.evaluations + 1)
-        slack = stage.slack * self.prior.site_count * self.prior.latent_count
+        slack = self.options.slack(stage) * self.prior.site_count * self.prior.latent_count
         if not update.reliable or not math.isfinite(elbo) or elbo < state.elbo - slack:
             bound = elbo if update.reliable else -math.inf
             return self._step_back(state), Info(bound, expected, kl, accepted=False, movement=math.nan)
-        improved = elbo >= state.elbo - BOUND_SLACK * self.prior.site_count * self.prior.latent_count
+        improved = elbo >= state.elbo - self.options.bound_slack * self.prior.site_count * self.prior.latent_count
         idle_steps = state.idle_steps + (not improved)
-        if idle_steps > MAX_IDLE_STEPS:
+        if idle_steps > self.options.max_idle_steps:
             state = self._end_stage(replace(state, best=trial), NO_IMPROVEMENT)
             return state, Info(elbo, expected, kl, accepted=True, movement=math.nan)
-        growth = 2.0 if stage.max_movement == math.inf else LIMITED_STEP_GROWTH
+        growth = 2.0 if stage.max_movement == math.inf else self.options.limited_step_growth
         step = min(1.0, growth * state.step) if improved else 0.5 * state.step
         state = replace(state, best=trial, elbo=max(elbo, state.elbo), step=step, idle_steps=idle_steps)
         new, moved = self._next_step(state, trial, update)
@@ -256,7 +251,7 @@ class CoupledSavigp:
         else:
             return replace(state, finished=NOT_POSITIVE_DEFINITE), math.nan
         moved = movement(here, trial)
-        if self.learning is not None and moved < LEARNING_THRESHOLD:
+        if self.learning is not None and moved < self.options.learning_threshold:
             scaled = scale_site_factors(target.sites, factor, offset, update.by_group, self._group_counts())
             hyper = self.learning.fit(here.prior, scaled, here.hyper)
             learnt = Target(scaled.site_factors(hyper.noise - here.hyper.noise), hyper)
@@ -310,7 +305,7 @@ class CoupledSavigp:
         """Halve the step from the best posterior, or end the stage if the step is too small."""
         if state.best is None or state.target is None:
             return replace(state, finished="the bound is not finite at the start")
-        if state.step * 0.5 < SMALLEST_STEP * state.initial_step:
+        if state.step * 0.5 < self.options.smallest_step * state.initial_step:
             return self._end_stage(replace(state, trial=state.best), NO_IMPROVEMENT)
         trial, step = self._step_towards(state.best, state.target, 0.5 * state.step, shorten=True)
         if trial is None:
@@ -329,14 +324,14 @@ class CoupledSavigp:
         """Take a step towards a target, and return the new posterior with the length of the step.
 
         The posterior is None if the precision is not positive definite: at this step if `shorten` is False, or at all
-        steps down to `SMALLEST_STEP`. A step that moves the posterior by more than `max_movement` is always shortened.
+        steps down to `smallest_step`. A step that moves the posterior by more than `max_movement` is always shortened.
         """
-        while step >= SMALLEST_LIMITED_STEP:
+        while step >= self.options.smallest_limited_step:
             try:
                 sites, hyper = here.sites.step_towards(target.sites, step), here.hyper.step_towards(target.hyper, step)
                 trial = self.posterior(sites, hyper)
             except np.linalg.LinAlgError:
-                if not shorten or step < SMALLEST_STEP:
+                if not shorten or step < self.options.smallest_step:
                     break
             else:
                 if max_movement == math.inf or movement(here, trial) <= max_movement:
@@ -357,10 +352,8 @@ class CoupledSavigp:
             Largest movement of the mean, in standard deviations of `here`.
         """
         target = Target(there.sites, there.hyper)
-        step = 1.0
-        while (
-            mean_movement(here.factor, here.marginals, there.marginals) > max_distance and step > SMALLEST_LIMITED_STEP
-        ):
+        step, smallest = 1.0, self.options.smallest_limited_step
+        while mean_movement(here.factor, here.marginals, there.marginals) > max_distance and step > smallest:
             step *= 0.5
             trial, _ = self._step_towards(here, target, step, shorten=False)
             there = trial or there

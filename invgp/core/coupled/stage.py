@@ -7,8 +7,48 @@ from dataclasses import dataclass
 
 from invgp.core.point_sets import Points
 
-BOUND_SLACK = 1e-4  # nats per latent and site: largest accepted decrease of the bound, below the error of its estimate
-LINEAR_STAGE_SLACK = 0.1  # the same limit for statistical linearisation, whose fixed point is not the optimum
+
+@dataclass(frozen=True)
+class StepOptions:
+    """Tuning of the natural-gradient steps.
+
+    Attributes
+    ----------
+    smallest_step : float
+        A search along a step ends below this: relative to its first trial, and absolute while the precision is not
+        positive definite.
+    smallest_limited_step : float
+        Smallest step that is shortened only to limit the movement: the data may be this much more precise than the
+        prior.
+    limited_step_growth : float
+        Largest growth from one step to the next in a stage that limits the movement.
+    max_idle_steps : int
+        Accepted steps of a stage that do not improve the bound.
+    bound_slack : float, nats per latent and site
+        Largest accepted decrease of the bound, below the error of its estimate.
+    linear_slack : float, nats per latent and site
+        The same for statistical linearisation, which does not converge to the optimum of the bound.
+    learning_threshold : float, standard deviations
+        Hyperparameters are learnt when a step moves the posterior by less.
+    pass_step_growth : float
+        Growth of the step after an accepted pass over mini-batches; with a faster one, the next pass is often rejected.
+    pass_slack : float, nats per latent and site
+        Largest accepted decrease of the bound of a pass, whose terms are extrapolated to its start.
+    """
+
+    smallest_step: float = 1.0 / 64.0
+    smallest_limited_step: float = 2.0**-30
+    limited_step_growth: float = 8.0
+    max_idle_steps: int = 10
+    bound_slack: float = 1e-4
+    linear_slack: float = 0.1
+    learning_threshold: float = 1.0
+    pass_step_growth: float = 1.2
+    pass_slack: float = 1e-3
+
+    def slack(self, stage: Stage) -> float:
+        """Return the largest accepted decrease of the bound in a stage, in nats per latent and site."""
+        return self.bound_slack if stage.quadratic else self.linear_slack
 
 
 @dataclass(frozen=True)
@@ -31,15 +71,6 @@ class Stage:
     points: Points
     tolerance: float
     max_movement: float = math.inf
-
-    @property
-    def slack(self) -> float:
-        """Largest accepted decrease of the bound, in nats per latent and site.
-
-        It is larger for statistical linearisation, because that estimator does not converge to the optimum of the
-        bound.
-        """
-        return LINEAR_STAGE_SLACK if self.kind == "linear" else BOUND_SLACK
 
     @property
     def quadratic(self) -> bool:

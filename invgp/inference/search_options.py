@@ -1,0 +1,110 @@
+"""Tuning of the search for the Gaussian posterior of a site model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """Tuning of the search for the Gaussian posterior of a site model.
+
+    Distances between posteriors are in standard deviations at the site that moves most. Emulator errors are in standard
+    deviations of the noise. Precisions of starts are relative to the prior precision.
+
+    Attributes
+    ----------
+    longest_step : float
+        Largest movement of the posterior in one step of the first stage.
+    roughly_converged, converged : float
+        Movement at which the first stage and the last stage of an optimisation have converged.
+    samples_per_coefficient : float
+        Samples per estimated coefficient, for runs of the simulator.
+    most_emulated, fewest_emulated : int
+        Most and fewest samples per site on an emulator.
+    fully_sampled : int
+        Most sites with `most_emulated` samples; errors of more sites average out.
+    numbers_at_once : int
+        Samples or outputs of a mini-batch, which determine the memory (400 MB).
+    narrower_starts : tuple of float
+        Site precisions of narrower starts, tried in turn if the simulator fails too often under the prior.
+    step_converged : float
+        Movement in the last outer step on an emulator at which the search has converged.
+    farthest : float
+        Largest movement of a mean in one outer step, to stay near the runs.
+    widened : float
+        Factor on the posterior spread for new runs, so that the emulator does not extrapolate.
+    stalled : float
+        Relative change of the emulator error in a step above which it may be numerical noise of the simulator.
+    largest_error : float
+        Upper limit of the emulator error that is added to the noise, for sites without information.
+    restarts : int
+        Most second searches around unexplained sites, each from another random field.
+    reset_precision : float
+        Site precision of a second start.
+    restart_error : float
+        Largest emulator error at a second start with which the emulator is used there.
+    start_pairs, fewer_start_pairs : int
+        Pairs of starts for alternative solutions, mirrored about the prior mean: of shifted fields, and of samples from
+        the prior; with up to `many_sites` sites, and with more.
+    many_sites : int
+        See `start_pairs`.
+    start_precision : float
+        Site precision of these starts, divided among neighbours.
+    fewest_apart : float
+        Smallest distance between two solutions at the site where they differ most.
+    subset : int
+        Sites of the subset that is searched first: enough for correlations, few enough to be cheap.
+    subset_radius : float
+        Radius of the subset, in length-scales.
+    odds : float
+        An alternative that is less probable than the best solution by a larger factor is not reported.
+    most_explored : int
+        Most alternatives that are explored with new runs.
+    fewest_shape_samples, most_shape_samples : int
+        Fewest and most samples per site of the shape test on the simulator.
+    shape_runs : int
+        Runs of the shape test on the simulator, within these limits.
+    emulated_shape_samples : int
+        Samples per site of the shape test on an emulator.
+    most_shape_sites : int
+        Most sites of the shape test on an emulator, to limit time and memory.
+    most_checked : int
+        Sites times latents up to which the posterior of all sites together is tested.
+    """
+
+    longest_step: float = 1.0
+    roughly_converged: float = 0.3
+    converged: float = 0.05
+    samples_per_coefficient: float = 2.0
+    most_emulated: int = 256
+    fewest_emulated: int = 64
+    fully_sampled: int = 1000
+    numbers_at_once: int = 5 * 10**7
+    narrower_starts: tuple[float, ...] = (3.0, 30.0)
+    step_converged: float = 0.15
+    farthest: float = 2.0
+    widened: float = 1.2
+    stalled: float = 0.6
+    largest_error: float = 1000.0
+    restarts: int = 3
+    reset_precision: float = 0.1
+    restart_error: float = 1.0
+    start_pairs: int = 2
+    fewer_start_pairs: int = 1
+    many_sites: int = 1000
+    start_precision: float = 3.0
+    fewest_apart: float = 3.0
+    subset: int = 32
+    subset_radius: float = 5.0
+    odds: float = 100.0
+    most_explored: int = 2
+    fewest_shape_samples: int = 32
+    most_shape_samples: int = 256
+    shape_runs: int = 4096
+    emulated_shape_samples: int = 512
+    most_shape_sites: int = 2000
+    most_checked: int = 2000
+
+
+DEFAULTS = SearchOptions()
