@@ -181,3 +181,10 @@ def test_that_forecasts_are_compared_with_runs(benchmark, capsys):
     assert all(row.made <= row.used and row.ratio <= 2.0 for row in rows), printed
     assert len({row.problem for row in rows}) >= 4
     assert f"{len(rows)} of {len(rows)} forecasts are within a factor of two of the runs." in printed
+
+
+def test_that_posteriors_of_the_battery_are_compared_with_chains(benchmark, capsys):
+    arguments = ["product-10-separate", "--posterior", "coupled gaussian", "--chains", "16", "--effective", "20"]
+    (found,) = benchmark("compare_shapes").main(arguments).values()
+    assert {"a_error", "b_ratio", "b_inside"} <= set(found.data_vars)
+    assert "product-10-separate, posterior 'coupled gaussian'" in capsys.readouterr().out
