@@ -41,8 +41,10 @@ class HyperparameterOptions:
 
     Parameters
     ----------
-    particles : int
+    fewest_particles, most_particles : int
         Draws that are moved.
+    rows : int
+        Sites of all particles together, which determine the time.
     fewest_nodes, most_nodes : int
         Values of the hyperparameters.
     numbers : float
@@ -61,7 +63,9 @@ class HyperparameterOptions:
     path : AveragingOptions
     """
 
-    particles: int = 4096
+    fewest_particles: int = 1024
+    most_particles: int = 4096
+    rows: int = 200_000
     fewest_nodes: int = 16
     most_nodes: int = 256
     numbers: float = 3e7
@@ -296,7 +300,8 @@ def average_draws(
         path.cost, path.first, parameters.spreads, count, rng, ProposalOptions(proposals=proposals)
     )
     path.nodes = drawn.theta
-    chosen, node = _assign(samples.chain, populations, count, options.particles, rng)
+    particles = int(np.clip(options.rows // len(start.sites), options.fewest_particles, options.most_particles))
+    chosen, node = _assign(samples.chain, populations, count, particles, rng)
     first = path.at(0.0, 0)
     z = first.coordinates(start.backend.asarray(_variables(start, samples, chosen)))
     found = average_over_nodes(path.density, z, node, populations, rng, options.path)
