@@ -38,7 +38,7 @@ FULL = {
     "config": 400,
     "template": 250,
     "pest": 350,
-    "posterior": 350,
+    "posterior": 600,
     "ledger": 300,
     "npy": 200,
     "npz": 150,
@@ -53,7 +53,7 @@ READERS = (
     ("export", "damaged.nc", "--format", "arviz", "-o", "out.arviz.nc"),
     ("report", "damaged.nc", "-o", "report.html"),
     ("plot", "damaged.nc"),
-    ("compare", "damaged.nc", "--draws", "4", "--chains", "2", "--burn-in", "0"),
+    ("compare", "damaged.nc", "--runs", "900", "--chains", "8", "--effective", "1"),  # as few as give draws
 )
 
 # What a case does; it returns what is wrong, or nothing.
@@ -120,9 +120,12 @@ def pest_cases(folder: Path, numbers: range, seed: int) -> Iterator[Case]:
 
 
 def finished_project(folder: Path, kind: str = "emulated") -> Path:
-    """A small project that was inverted."""
+    """A small project, of four sites, that was inverted."""
     project = folder / kind.replace(" ", "-")
     write_project(kind, project, 0.0)
+    if "field" not in kind:
+        sites = (project / "sites.csv").read_text().splitlines()
+        (project / "sites.csv").write_text("\n".join([*sites[:5], ""]))
     wrong = call("run", "survey.toml", cwd=project)
     if wrong:
         raise RuntimeError(wrong)
@@ -148,8 +151,7 @@ def check_readers(project: Path) -> None:
     """Raise an error unless every command reads the whole posterior: otherwise its cases would show nothing."""
     shutil.copy(project / "posterior.nc", project / "damaged.nc")
     for command in READERS:
-        refused = command[0] == "compare" and "field" in project.name  # in one sentence, with this exit code
-        wrong = call(*command, cwd=project, codes=(2,) if refused else (0,))
+        wrong = call(*command, cwd=project, codes=(0,))
         if wrong:
             raise RuntimeError(wrong)
 
