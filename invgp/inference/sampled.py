@@ -239,7 +239,7 @@ class SampledSearch:
         problem = model.with_emulator_error(target.emulator)
         if not LearntParameters(problem):
             return samples
-        posterior = _posterior_on(model, target.emulator, target.gaussian, model.all_sites)
+        posterior = _posterior_on(model, target.emulator, target.gaussian)
         algorithm = model.algorithm(model.emulator_stages, problem)
         found = average_draws(samples, posterior, target.gaussian, algorithm, problem, self.averaging, self.options)
         return samples if found is None else found

@@ -103,6 +103,8 @@ def run_calibration(
                 advance()
                 done[trial.number] = scores
         except KeyboardInterrupt as error:
+            if folder is not None:  # Ctrl-C may arrive between the file of a survey and its count
+                done = {number: trial for number, trial in read_finished(folder, this).items() if number <= surveys}
             raise InterruptedCalibration(summary(problem, done, seed, failures) if done else None) from error
         if not done:
             raise RunsFailedError(f"none of {surveys} simulated surveys could be inverted; {first_failure(failures)}")

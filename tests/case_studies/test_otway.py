@@ -57,7 +57,7 @@ def test_that_the_command_of_the_readme_makes_a_posterior_and_figures(with_envir
     command = ["bash", str(with_environment / "run.sh")]
     outcome = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stderr
-    assert "the posterior has converged" in outcome.stdout
+    assert "the draws have converged" in outcome.stdout
     made = {path.name for path in (with_environment / "results").iterdir()}
     assert {"otway.nc", "otway.png", "otway_fit.png"} <= made
     # The last lines are files, relative to where the command was called.

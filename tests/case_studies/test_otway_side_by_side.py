@@ -35,13 +35,14 @@ def test_that_posteriors_and_chains_are_in_table_figure_and_results(short_line):
     said = accuracy(short_line, 200)
     numbers = {
         name: [float(n.rstrip("%").replace(",", "")) for n in re.findall(r"[\d.,]+%?", said.split(name)[1])[:4]]
-        for name in ("coupled, emulator", "coupled, C program", "independent fields (paper)")
+        for name in ("draws, emulator", "draws, C program", "coupled, emulator", "independent fields (paper)")
     }
-    assert numbers["coupled, C program"] == pytest.approx(numbers["coupled, emulator"], rel=1e-3)
-    runs, error, ratio, elbo = numbers["coupled, emulator"]
+    assert numbers["draws, C program"] == pytest.approx(numbers["draws, emulator"], rel=1e-3)
+    assert numbers["draws, emulator"][3] == pytest.approx(numbers["coupled, emulator"][3], abs=0.5)
+    runs, error, ratio, elbo = numbers["draws, emulator"]
     runs_of_paper, _, ratio_of_paper, elbo_of_paper = numbers["independent fields (paper)"]
-    assert runs < 20
-    assert runs_of_paper > 1000
+    assert runs < 40  # few sites share the runs that the emulator needs
+    assert runs_of_paper < 20
     assert error < 0.15
     assert 0.9 < ratio < 1.1
     assert ratio_of_paper < 0.8
@@ -50,7 +51,7 @@ def test_that_posteriors_and_chains_are_in_table_figure_and_results(short_line):
     (entry,) = json.loads((short_line / "results.json").read_text())
     assert entry["experiment"] == "otway_synthetic"
     bars = [row for row in entry["rows"] if "reference" in row]
-    assert [row["reference"] for row in bars] == [0.05, 0.03, 10, 0.05, 0.03, 300]
+    assert [row["reference"] for row in bars] == [0.05, 0.03, 10, 0.05, 0.03, 10, 0.05, 0.03, 300]
     kept = [
         f"at most {row['reference']:g}: {'held' if row['ours'] <= row['reference'] else 'NOT HELD'}" for row in bars
     ]

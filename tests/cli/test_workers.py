@@ -99,7 +99,7 @@ def test_that_the_number_of_simultaneous_runs_is_printed_and_saved(invgp_here: C
 
 def test_that_answers_of_the_ledger_are_no_speed() -> None:
     state = ProgressState()
-    state.start(1000)
+    state.start(1000, 1000)
     state.start_batch("step 1", 500)
     state.add_runs(100, 0, reused=100)
     assert state.text[2].startswith("100 runs, 0 failed | - runs/s | up to - left")
@@ -110,7 +110,7 @@ def test_that_answers_of_the_ledger_are_no_speed() -> None:
 
 def test_that_what_is_computed_between_runs_is_not_taken_for_their_time() -> None:
     state = ProgressState()
-    state.start(1000)
+    state.start(1000, 1000)
     for step in range(2):
         state.start_batch(f"step {step + 1}", 50)
         state.since -= 5.0  # s: as if the runs had taken so long
