@@ -1,16 +1,23 @@
 """Physics that invgp ships: pure functions of arrays in SI units, and the sources of their executables."""
 
+from .columns import ColumnResponse, order_tops
 from .eikonal import first_arrivals
-from .gravity import boxes_gravity, rectangles_gravity
+from .gravity import boxes_gravity, columns_gravity, rectangles_gravity
+from .magnetics import columns_magnetics, field_components
 from .magnetotelluric import magnetotelluric_sounding, surface_impedance
 from .rays import ray_lengths
 from .resistivity import resistivity_transform, schlumberger_sounding
 from .seismic import two_way_times
 
 __all__ = [
+    "ColumnResponse",
     "boxes_gravity",
+    "columns_gravity",
+    "columns_magnetics",
+    "field_components",
     "first_arrivals",
     "magnetotelluric_sounding",
+    "order_tops",
     "ray_lengths",
     "rectangles_gravity",
     "resistivity_transform",

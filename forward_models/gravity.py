@@ -1,9 +1,11 @@
-"""The vertical pull of prisms: rectangles of endless strike below a profile, boxes below a map."""
+"""Vertical gravity of prisms: rectangles of infinite strike length below a profile, boxes and layers below a map."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from .columns import ColumnResponse, tabulate_columns
 
 GRAVITATIONAL_CONSTANT = 6.6743e-11  # m3 kg-1 s-2, CODATA 2018
 Floats = NDArray[np.float64]
@@ -94,3 +96,52 @@ def _safe_log(x: Floats, r: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         below = np.log(np.maximum(r**2 - x**2, np.finfo(np.float64).tiny)) - np.log(r - x)
         return np.asarray(np.where(x > 0.0, np.log(x + r), np.where(r > 0.0, below, 0.0)))
+
+
+def columns_gravity(
+    stations: ArrayLike, east_edges: ArrayLike, north_edges: ArrayLike, depths: ArrayLike
+) -> ColumnResponse:
+    """Tabulate the vertical gravity of the columns of a map, for layers with tops at any depth.
+
+    Parameters
+    ----------
+    stations : array, shape (M, 3), in m
+        Easting, northing and depth (positive downwards) of each station, not below the first of the depths.
+    east_edges, north_edges : array, shapes (I + 1,) and (J + 1,), in m
+        Edges of the columns, increasing. There is no rock outside of them: move the outermost edges outwards to
+        continue the layers beyond the map.
+    depths : array, shape (K,), in m
+        Depths of the table, positive downwards, increasing: from the surface to the base of the lowest layer.
+
+    Returns
+    -------
+    ColumnResponse
+        Its method ``of_layers(tops, density)`` computes gravity (..., M) in m s-2, positive downwards, from the tops
+        (..., L, I J) in m, with the northing varying fastest, and the densities (..., L) in kg m-3.
+
+    Raises
+    ------
+    ValueError
+        Arrays have wrong shapes, are not finite or do not increase, or a station is below the first depth.
+
+    Notes
+    -----
+    Tops at the depths of the table are exact (Nagy, 1966). Between two depths, z and z + h below the station, the error
+    per column is at most ``2 pi G contrast h**4 / (500 z**3)``, where the contrast is that of the densities above and
+    below the top. Depths that increase by 10% thus give 2e-7 of the gravity of a slab of the contrast that is as thick
+    as the top is deep. The table takes ``16 I J K M`` bytes.
+
+    Examples
+    --------
+    A slab of 1 km of 2,670 kg m-3, far wider than deep, has 2 pi G density thickness = 112 mGal:
+
+    >>> response = columns_gravity([[0, 0, 0]], [-1e6, 1e6], [-1e6, 1e6], [0, 500, 1000, 2000])
+    >>> (1e5 * response.of_layers([[0.0], [1000.0]], [2670.0, 0.0])).round(1)
+    array([111.9])
+    """
+
+    def corner(x: Floats, y: Floats, z: Floats) -> tuple[Floats, Floats]:
+        angle = np.arctan2(x * y, z * np.sqrt(x**2 + y**2 + z**2))
+        return -GRAVITATIONAL_CONSTANT * _box_corner(x, y, z), GRAVITATIONAL_CONSTANT * angle
+
+    return tabulate_columns(stations, east_edges, north_edges, depths, corner, lowest=0.0)
