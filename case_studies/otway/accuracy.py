@@ -225,7 +225,7 @@ def entry(problem: Problem, found: Mapping[str, Outcome], *, real: bool) -> dict
         "command": command,
         "page": "otway.md",
         "figure": "otway_side_by_side.png",
-        "caption": "Posterior of the paper and draws from the exact posterior, compared with converged chains and the truth",
+        "caption": "Posterior of the paper and draws of the exact posterior, beside converged chains and the truth",
         "rows": told,
     }
 
