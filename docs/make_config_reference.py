@@ -38,6 +38,10 @@ def tables() -> list[tuple[str, str, type[Section]]]:
         ("[latents.NAME]", "", configuration.LatentSection),
         ("[latents.NAME.kernel]", KERNEL, configuration.KernelSection),
         ("[latents.NAME.learn]", LEARN, configuration.LearnSection),
+        ("[sources.NAME]", SOURCES, configuration.SourceSection),
+        ("[direct.NAME]", DIRECT, configuration.DirectSection),
+        ("[direct.NAME.coordinates.NAME]", PLACE, configuration.PlaceSection),
+        ("[direct.NAME.values.NAME]", "", configuration.DirectValueSection),
         ('[forward] with adapter = "callable"', CALLABLE, simulators.CallableSection),
         ('[forward] with adapter = "executable"', EXECUTABLE, simulators.ExecutableSection),
         ('[forward] with adapter = "persistent"', PERSISTENT, simulators.PersistentSection),
@@ -76,6 +80,11 @@ factor: a change by that factor is one standard deviation. With `true` the facto
 `posterior = "sampled"` the posterior is averaged over the parameters; otherwise they have their most probable
 values. In a kernel with several parts, the parameters of a name are learnt in all parts that have them, each by
 itself."""
+SOURCES = """A further data set with its own sites, simulator and noise, for a [joint inversion](joint.md). Its tables
+`[sources.NAME.survey]`, `[sources.NAME.forward]` and `[sources.NAME.noise]` have the keys of the tables above."""
+DIRECT = """Direct data need no simulator: the values of a borehole, for example. See [Boreholes and joint
+inversion](joint.md). NAME is a name of your choice."""
+PLACE = """A number, a list of numbers or the name of a column is short for `{ at = ... }`."""
 CALLABLE = """The function receives its inputs by name. If it is `vectorised`, the inputs are arrays (B,) or, for
 an input with labels, (B, L). Otherwise they are numbers or arrays (L,), one row at a time. The function returns
 an array for one output, or a dictionary by output name."""

@@ -512,8 +512,9 @@ def interrupted_path(path: Path | None) -> Path | None:
 
 def ledger_path(problem: Problem, posterior: Path) -> Path | None:
     """Return the ledger beside a posterior; None if the runs are faster to repeat than to look up."""
-    wanted, forward = problem.output.ledger, problem.forward
-    kept = forward.rows_per_task < CHEAP_ROWS if wanted is None else wanted
+    wanted = problem.output.ledger
+    simulators = [part.problem.forward for part in problem.parts if not part.direct]
+    kept = any(forward.rows_per_task < CHEAP_ROWS for forward in simulators) if wanted is None else wanted
     return posterior.with_suffix(".ledger.sqlite") if kept else None
 
 

@@ -203,6 +203,15 @@ def read_process_posterior(dataset: xr.Dataset, coordinates: Sequence[str]) -> P
     return StoredSiteFactors(dataset["site_precision"].values, shift.values, points, jitter)
 
 
+def site_locations(dataset: xr.Dataset, coordinates: Sequence[str]) -> Floats:
+    """Read the points at which the processes are stored, (N, D), or (N, 2 D) with the half-widths of intervals."""
+    X = np.stack([np.asarray(dataset[name].values, dtype=np.float64) for name in coordinates], axis=-1)
+    if f"{coordinates[0]}_bounds" not in dataset:
+        return X
+    ends = np.stack([np.asarray(dataset[f"{name}_bounds"].values, dtype=np.float64) for name in coordinates], axis=1)
+    return np.concatenate([X, 0.5 * (ends[..., 1] - ends[..., 0])], axis=-1)
+
+
 def _read_inducing(dataset: xr.Dataset, coordinates: Sequence[str]) -> Floats:
     """Read the inducing points, (Q, M, D)."""
     return np.stack([dataset[f"{name}{INDUCING_SUFFIX}"].values for name in coordinates], axis=-1)

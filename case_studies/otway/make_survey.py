@@ -27,6 +27,7 @@ VELOCITY = np.array([1950.0, 2300.0, 2750.0, 3650.0])  # m s-1
 VELOCITY_STD = 0.10 * VELOCITY
 NOISE_STD = np.array([0.025, 0.05, 0.075, 0.1])  # s
 MAX_DRAWS = 1000
+WELL_STD = 5.0  # m, noise of the layer tops in the borehole
 
 
 def correlation_factor(position: NDArray[np.float64], length_scale: float) -> NDArray[np.float64]:
@@ -65,7 +66,7 @@ def write_csv(path: Path, names: list[str], position: NDArray[np.float64], *colu
 
 
 def main() -> None:
-    """Write the survey, and the truth beside it."""
+    """Write the survey, and beside it the truth and the layer tops of a borehole in the middle of the line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=at_least(0), default=1, help="seed of the truth and of the noise (default: 1)")
     parser.add_argument(
@@ -79,7 +80,8 @@ def main() -> None:
         "--output",
         type=Path,
         default=HERE / "data" / "synthetic.csv",
-        help="survey to write, with the truth beside it as <name>_truth.csv (default: data/synthetic.csv)",
+        help="survey to write, with the truth and a borehole beside it as <name>_truth.csv and <name>_well.csv "
+        "(default: data/synthetic.csv)",
     )
     arguments = parser.parse_args()
     if arguments.sites > POSITION.size:
@@ -94,10 +96,14 @@ def main() -> None:
     truth = survey.with_name(f"{survey.stem}_truth.csv")
     names = [f"depth_{layer}_m" for layer in layers] + [f"velocity_{layer}_m_s" for layer in layers]
     write_csv(truth, names, position, depth, velocity)  # first: who finds a survey relies on its truth
+    middle = slice(position.size // 2, position.size // 2 + 1)
+    tops = depth[middle] + WELL_STD * np.random.default_rng([arguments.seed, 1]).standard_normal((1, DEPTH.size))
+    well = survey.with_name(f"{survey.stem}_well.csv")
+    write_csv(well, [f"top_{layer}_m" for layer in layers], position[middle], tops)
     write_csv(survey, [f"twt_{layer}_s" for layer in layers], position, times)
     if draws > 1:
         print(f"Drew the truth {draws} times, because reflectors crossed in the first {draws - 1}.")
-    print(f"Wrote {survey} and {truth}.")
+    print(f"Wrote {survey}, {truth} and {well}.")
 
 
 if __name__ == "__main__":

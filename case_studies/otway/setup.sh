@@ -18,6 +18,6 @@ if [[ ! -x $program || $source_file -nt $program ]]; then
     echo "Built $program."
 fi
 
-if [[ ! -f $here/data/synthetic.csv ]]; then
+if [[ ! -f $here/data/synthetic.csv || ! -f $here/data/synthetic_well.csv ]]; then
     "$python" "$here/make_survey.py"
 fi

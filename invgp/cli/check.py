@@ -7,24 +7,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import numpy as np
 
 from invgp.api import ledger_path
 from invgp.cli.console import json_option, print_json, print_line, print_warning
-from invgp.cli.options import config_argument, data_option, workers_option
+from invgp.cli.options import config_argument, data_option, without_option, workers_option
 from invgp.config import load
 from invgp.errors import DeviceMissingError, PriorConflictError, RunsFailedError
 from invgp.formatting import append_unit, count_noun, format_duration
 from invgp.output_paths import check_posterior_path, remove_if_empty
 
 if TYPE_CHECKING:
-    from invgp.adapters.protocol import Evaluations, Quantity
+    from invgp.adapters.protocol import Evaluations, Quantity, RunContext
     from invgp.inference.expected_cost import Cost
     from invgp.inference.pilot import Pilot
-    from invgp.problem import Column, Floats, Observation, Problem
+    from invgp.problem import Column, Floats, Observation, Part, Problem
 
 QUICK = 0.01  # s: a faster run is repeated to measure its duration
 REPEATS = 200
@@ -41,6 +41,7 @@ LONG_PILOT = 2.0  # s: a longer pilot measures the pace better than a single run
 )
 @config_argument
 @data_option
+@without_option
 @workers_option
 @click.option(
     "--pilot/--no-pilot",
@@ -48,38 +49,49 @@ LONG_PILOT = 2.0  # s: a longer pilot measures the pace better than a single run
     help="Make the first runs of the inversion for a better forecast.  [default: if they take less than 10 s]",
 )
 @json_option
-def command(config: Path, data: Path | None, workers: int | None, pilot: bool | None) -> None:
+def command(config: Path, data: Path | None, without: tuple[str, ...], workers: int | None, pilot: bool | None) -> None:
     """Check CONFIG, run its simulator at the prior mean, and forecast the cost of the inversion.
 
     The forecast is more accurate with a pilot: the first runs of the inversion. They are recorded in the ledger, and
     `invgp run` continues from there. If the data are far outside what the simulator computes under the prior, the exit
     code is 6: a unit may be wrong.
     """
-    problem = load(config, data=data)
+    problem = load(config, data=data).without(*without)
     check_posterior_path(problem.output.file, "output.file", problem, config)
     check_device(problem.inference.device)
     check_learnt_noise(problem)
     where = "site 1" if problem.grid is None else "the whole grid"
-    rows = prior_mean_inputs(problem)
+    modelled = np.full(problem.survey.Y.shape, np.nan)
     workers = workers or problem.inference.workers
+    trials: list[Trial] = []
     with temporary_run_directory() as directory:
-        outcome, seconds, pace = time_run(problem, rows, directory)
-        if not outcome.ok[0]:
-            raise RunsFailedError(f"the simulator failed at the prior mean, {where}: {outcome.messages[0]}")
-        modelled = outputs_at_sites(problem, rows, outcome.outputs, pace, directory)
-        warn_about_missing_timeout(problem)
+        for part in problem.parts:
+            if not part.direct:
+                trials.append(try_simulator(part, problem, directory, where))
+                modelled[np.ix_(part.sites, part.columns)] = trials[-1].modelled
+            elif problem.grid is None:
+                found = part.problem.forward.evaluate(prior_mean_inputs(part.problem), run_labels(part, directory))
+                modelled[np.ix_(part.sites, part.columns)] = part.problem.from_simulator(found.outputs, 1)[0]
+        for trial in trials:
+            warn_about_missing_timeout(trial.part.problem)
         print_survey(problem)
-        print_line(f"\nOne run of {problem.forward.name!r} at the prior mean, {where}:")
-        print_quantities("in", problem.forward.inputs, rows[0])
-        print_quantities("out", problem.forward.outputs, outcome.outputs[0])
+        for trial in trials:
+            forward = trial.part.problem.forward
+            of = f" ({trial.part.name})" if len(trials) > 1 else ""
+            print_line(f"\nOne run of {forward.name!r}{of} at the prior mean, {where}:")
+            print_quantities("in", forward.inputs, trial.rows[0])
+            print_quantities("out", forward.outputs, trial.outcome.outputs[0])
         print_misfit(problem, modelled)
         stop_at_conflict(problem, modelled)
-        first = make_pilot(problem, pilot, pace, workers, directory)
-    cost = print_cost(problem, seconds, pace, workers, first)
+        rows, outcome, seconds = trials[0].rows, trials[0].outcome, trials[0].seconds
+        first = make_pilot(problem, pilot, max(trial.pace for trial in trials), workers, directory)
+    cost = print_cost(problem, trials, workers, first)
     print_json(
         {
             "title": problem.title,
             "sites": problem.survey.size,
+            "direct": {part.name: part.problem.survey.size for part in problem.parts if part.direct},
+            "sources": {trial.part.name: trial.part.problem.forward.name for trial in trials},
             "latents": {latent.name: latent.size for latent in problem.latents},
             "simulator": problem.forward.name,
             "inputs": as_dictionary(problem.forward.inputs, rows[0]),
@@ -159,6 +171,35 @@ def prior_mean_inputs(problem: Problem) -> Floats:
     if problem.grid is not None:
         return problem.field_to_simulator(np.broadcast_to(means, (1, problem.grid.size, len(means))))
     return problem.to_simulator(np.broadcast_to(means, (1, problem.survey.size, len(means))))
+
+
+class Trial(NamedTuple):
+    """One run of the simulator of a source at the prior mean, its duration, and the outputs (n, p) at its sites."""
+
+    part: Part
+    rows: Floats
+    outcome: Evaluations
+    seconds: float
+    pace: float
+    modelled: Floats
+
+
+def try_simulator(part: Part, problem: Problem, directory: Path, where: str) -> Trial:
+    """Run the simulator of a source at the prior mean."""
+    rows = prior_mean_inputs(part.problem)
+    outcome, seconds, pace = time_run(part.problem, rows, directory)
+    if not outcome.ok[0]:
+        of = f" of {part.name}" if problem.sources else ""
+        raise RunsFailedError(f"the simulator{of} failed at the prior mean, {where}: {outcome.messages[0]}")
+    modelled = outputs_at_sites(part.problem, rows, outcome.outputs, pace, directory)
+    return Trial(part, rows, outcome, seconds, pace, modelled)
+
+
+def run_labels(part: Part, directory: Path) -> RunContext:
+    """Return the labels of one evaluation at each site of a source."""
+    from invgp.adapters.protocol import RunContext  # noqa: PLC0415
+
+    return RunContext([f"{part.name}-{n + 1}" for n in range(len(part.sites))], directory)
 
 
 def time_run(problem: Problem, rows: Floats, directory: Path) -> tuple[Evaluations, float, float]:
@@ -250,6 +291,11 @@ def print_survey(problem: Problem) -> None:
         print_line(f"Grid: {count_noun(problem.grid.size, 'node')}, {describe_extents(problem.grid.coordinates)}")
     present = ~np.isnan(survey.Y)
     print_line(f"{count_noun(int(present.sum()), 'observation')}, {(~present).sum():,} missing")
+    for part in problem.parts[1:]:
+        kind = "direct data" if part.direct else "data"
+        own = part.problem.survey
+        values = ", ".join(o.name for o in own.observations)
+        print_line(f"{part.name}: {kind} at {count_noun(own.size, 'place')}: {values}")
     names = ", ".join(
         latent.name if latent.size == 1 else f"{latent.name} x {latent.size}" for latent in problem.latents
     )
@@ -284,7 +330,8 @@ def print_misfit(problem: Problem, modelled: Floats) -> None:
     print_line("\nNoise, and misfit of the prior mean:")
     for observation in problem.survey.observations:
         for fit in misfits(problem, observation, modelled):
-            words = describe_misfit(fit["noise_std"], fit["misfit"], problem.noise.kind, observation.unit)
+            kind = problem.noise.kind_of(observation.name)
+            words = describe_misfit(fit["noise_std"], fit["misfit"], kind, observation.unit)
             print_line(f"  {fit['name']}: {words}")
 
 
@@ -320,16 +367,20 @@ def format_number(number: float) -> str:
     return f"{number:,.0f}" if 99.5 <= number < 1e7 else f"{number:.2g}"
 
 
-def print_cost(problem: Problem, seconds: float, pace: float, workers: int, pilot: Pilot | None) -> Cost:
-    """Print the expected cost of the inversion, for the duration and the pace from `time_run`."""
+def print_cost(problem: Problem, trials: Sequence[Trial], workers: int, pilot: Pilot | None) -> Cost:
+    """Print the expected cost of the inversion, for the durations of the simulators."""
     from invgp.inference.expected_cost import expected_cost  # noqa: PLC0415 - it waits for SciPy
 
-    cost, together = expected_cost(problem, pilot), pace / workers
-    if pilot is not None and pilot.pace * (pilot.runs - pilot.reused) > LONG_PILOT:
-        together = pilot.pace
+    cost = expected_cost(problem, pilot)
+    total = cost.runs * trials[0].pace / workers
+    if len(trials) > 1:
+        total = sum(expected_cost(trial.part.problem).runs * trial.pace for trial in trials) / workers
+    elif pilot is not None and pilot.pace * (pilot.runs - pilot.reused) > LONG_PILOT:
+        total = cost.runs * pilot.pace
+    runs = " and ".join(format_duration(trial.seconds) for trial in trials)
     print_line(
-        f"\nA run takes {format_duration(seconds)}. {cost.words}: about {cost.runs:,} runs, "
-        f"{format_duration(cost.runs * together)} of simulation with {count_noun(workers, 'worker')}."
+        f"\nA run takes {runs}. {cost.words}: about {cost.runs:,} runs, "
+        f"{format_duration(total)} of simulation with {count_noun(workers, 'worker')}."
     )
     if pilot is not None and (ledger := ledger_path(problem, problem.output.file)) is not None:
         print_line(f"The first {pilot.runs:,} of them are in {ledger}; `invgp run` continues from there.")

@@ -51,6 +51,12 @@ config_argument = click.argument("config", type=FilePath())
 data_option = click.option(
     "--data", type=FilePath(), help="Survey file with the same columns, to use instead of that of the configuration."
 )
+without_option = click.option(
+    "--without",
+    multiple=True,
+    metavar="NAME",
+    help="Leave out a source of a joint inversion: a table [sources.NAME] or [direct.NAME], or 'survey'. Repeatable.",
+)
 scheduler_option = click.option(
     "--scheduler", help="Address or file of a Dask scheduler whose workers execute the runs.  [default: config]"
 )

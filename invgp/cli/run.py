@@ -15,11 +15,20 @@ from invgp import netcdf
 from invgp.api import ledger_path
 from invgp.cli import INTERRUPTED
 from invgp.cli.console import current_console, json_option, print_json, print_line, print_note, print_warning
-from invgp.cli.options import LARGEST_SEED, FilePath, config_argument, data_option, scheduler_option, workers_option
+from invgp.cli.options import (
+    LARGEST_SEED,
+    FilePath,
+    config_argument,
+    data_option,
+    scheduler_option,
+    without_option,
+    workers_option,
+)
 from invgp.config import load
 from invgp.errors import RunsFailedError
 from invgp.formatting import convergence_advice, count_noun, format_duration
 from invgp.output_paths import check_posterior_path, remove_if_empty
+from invgp.posterior.source_summary import summarise_sources
 from invgp.progress import ProgressState, show_progress
 
 if TYPE_CHECKING:
@@ -36,6 +45,7 @@ if TYPE_CHECKING:
 @config_argument
 @click.option("-o", "--output", type=FilePath(), help="Posterior file.  [default: config]")
 @data_option
+@without_option
 @workers_option
 @scheduler_option
 @click.option("--seed", type=click.IntRange(min=0, max=LARGEST_SEED), help="Random seed.  [default: config]")
@@ -48,6 +58,7 @@ def command(
     config: Path,
     output: Path | None,
     data: Path | None,
+    without: tuple[str, ...],
     workers: int | None,
     scheduler: str | None,
     seed: int | None,
@@ -60,8 +71,13 @@ def command(
     command continues it with the runs in the ledger.
     """
     problem = load(config, data=data)
-    check_posterior_path(output or problem.output.file, "output" if output else "output.file", problem, config)
-    output = output or problem.output.file
+    usual = problem.output.file
+    if without:  # the posterior of all sources is another file, but the ledger is the same
+        problem = problem.without(*without)
+        ledger = ledger or ledger_path(problem, output or usual)
+        output = output or usual.with_name(f"{usual.stem}_without_{'_'.join(without)}{usual.suffix}")
+    check_posterior_path(output or usual, "output" if output else "output.file", problem, config)
+    output = output or usual
     started = time.perf_counter()
     ledger = ledger or ledger_path(problem, output)
     from invgp.inference.invert import invert  # noqa: PLC0415 - mistakes are reported without waiting for SciPy
@@ -77,6 +93,8 @@ def command(
             monitor=tally,
             ledger=ledger,
         )
+    if without:
+        posterior.attrs["invgp_without"] = " ".join(without)
     netcdf.write(posterior, output)
     output.with_suffix(".interrupted.nc").unlink(missing_ok=True)  # of an earlier call
     seconds = time.perf_counter() - started
@@ -129,6 +147,8 @@ def print_result(posterior: xr.Dataset, output: Path, seconds: float) -> None:
         f"{count_noun(runs, 'run')}{known}, {failed:,} failed, "
         f"{format_duration(seconds)}{describe_concurrency(posterior.attrs['invgp_runs_at_once'])}"
     )
+    for source in summarise_sources(posterior):
+        print_line(f"  {source.describe()}")
     if not invgp.has_converged(posterior):
         print_warning(f"the posterior has not converged; {convergence_advice(posterior)}")
     for sentence in notes(posterior):
@@ -150,6 +170,7 @@ def as_dictionary(posterior: xr.Dataset, output: Path, ledger: Path | None) -> d
         "runs": attributes["invgp_runs"],
         "runs_from_ledger": attributes["invgp_runs_from_ledger"],
         "runs_failed": attributes["invgp_runs_failed"],
+        "sources": [source._asdict() for source in summarise_sources(posterior)],
         "notes": notes(posterior),
     }
 

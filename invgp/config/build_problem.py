@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from invgp.config.build_direct import build_direct
 from invgp.config.build_grid import build_grid
 from invgp.config.build_latents import build_latents
 from invgp.config.build_noise import build_noise, check_noise_names
 from invgp.config.build_simulator import Places, build_model, build_wiring
+from invgp.config.build_sources import build_sources, check_shared_observations
 from invgp.config.build_survey import build_survey
 from invgp.config.inference_checks import check_inference, check_reach, localisation
 from invgp.config.mistakes import Mistakes
@@ -41,8 +44,20 @@ def build_problem(config: Config, directory: Path, text: str, data: Path | None)
     mistakes = Mistakes()
     table = mistakes.collect(read)
     problem = assemble_problem(config, table[0] if table else None, directory, mistakes)
-    digest = table[1] if table else ""
+    digest = joint_digest([table[1] if table else "", *further_digests(config, directory)])
     return replace(problem, survey=replace(problem.survey, file=str(file), digest=digest), config_text=text)
+
+
+def further_digests(config: Config, directory: Path) -> list[str]:
+    """Return the digests of the files with further data: of other sources, and direct data."""
+    files = [section.survey.file for section in config.sources.values()]
+    files += [section.file for section in config.direct.values() if section.file is not None]
+    return [file_digest(directory / file) for file in files]
+
+
+def joint_digest(digests: Sequence[str]) -> str:
+    """Return the digest of several files: of a single one, its own."""
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def file_digest(file: Path) -> str:
@@ -74,6 +89,11 @@ def assemble_problem(config: Config, table: Table | None, directory: Path, mista
     forward = None
     if wiring is not None and (places is not None or config.forward.kind == "site"):
         forward = mistakes.collect(lambda: build_model(config, wiring, places, directory))
+    located = survey if config.grid is None else grid
+    direct = None
+    if located is not None and latents is not None:
+        direct = mistakes.collect(lambda: build_direct(config, located.coordinates, latents, directory))
+    sources = mistakes.collect(lambda: build_sources(config, directory, _build_alone))
     inference = mistakes.collect(lambda: _inference_settings(config, directory))
     if inference is not None and latents is not None:
         mistakes.collect(lambda: check_inference(config, inference, latents))
@@ -88,7 +108,21 @@ def assemble_problem(config: Config, table: Table | None, directory: Path, mista
     if wiring is None or forward is None:
         raise ConfigError("forward: cannot be used")
     wires = wiring.inward, wiring.outward
-    return Problem(config.title, survey, latents, noise, forward, *wires, inference, output, grid=grid)
+    problem = Problem(config.title, survey, latents, noise, forward, *wires, inference, output, grid=grid)
+    if sources:
+        check_shared_observations([("survey", problem), *sources.items()])
+        problem = problem.join(sources)
+    for data in direct or ():
+        problem = data.add_to(problem)
+    return problem
+
+
+def _build_alone(config: Config, directory: Path) -> Problem:
+    """Build the problem of a configuration with a single source."""
+    mistakes = Mistakes()
+    file = directory / config.survey.file
+    table = mistakes.collect(lambda: read_table(file, first_coordinate_column(config), "survey.file"))
+    return assemble_problem(config, table, directory, mistakes)
 
 
 def _inference_settings(config: Config, directory: Path) -> InferenceSettings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,12 +77,18 @@ def build_wiring(config: Config) -> Wiring:
     latents = _units_and_labels("latents", config.latents, config)
     observations = _units_and_labels("survey.observations", config.survey.observations, config)
     columns: Ends = {name: (c.unit, None) for name, c in (config.survey.covariates | config.survey.coordinates).items()}
-    inputs = mistakes.collect(lambda: _build_inputs(section, latents, columns))
+    elsewhere = {name for source in config.sources.values() for name in names_of_inputs(source.forward)}
+    inputs = mistakes.collect(lambda: _build_inputs(section, latents, columns, elsewhere))
     outputs = mistakes.collect(lambda: _build_outputs(section, observations))
     mistakes.raise_all()
     if inputs is None or outputs is None:
         raise ConfigError("forward: cannot be used")
     return Wiring(inputs, outputs)
+
+
+def names_of_inputs(section: AnySimulator) -> list[str]:
+    """Return the latents and site columns that a simulator takes."""
+    return [variable.source or variable.name for variable in section.inputs]
 
 
 def build_model(config: Config, wiring: Wiring, places: Places | None, directory: Path) -> ForwardModel:
@@ -118,10 +124,13 @@ def _units_and_labels(
 
 
 def _build_inputs(
-    section: AnySimulator, latents: Ends, columns: Ends
+    section: AnySimulator, latents: Ends, columns: Ends, elsewhere: Collection[str]
 ) -> tuple[tuple[Quantity, SimulatorVariable], ...]:
     found = build_each(lambda item: _build_input(*item, latents | columns), enumerate(section.inputs))
-    _check_each_once("latents", "forward.inputs", list(latents), [wire for _, wire in found])
+    wires = [wire for _, wire in found]
+    used = {wire.name for wire in wires}
+    names = [name for name in latents if name in used or name not in elsewhere]
+    _check_each_once("latents", "forward.inputs", names, wires)
     return found
 
 

@@ -13,6 +13,7 @@ from invgp.config.toml_document import check_values
 from invgp.config.typed_keys import (
     AxisKeys,
     ColumnKeys,
+    DirectKeys,
     InferenceKeys,
     LatentKeys,
     NoiseKeys,
@@ -38,6 +39,7 @@ def define(
     forward: Callable[..., Any] | ForwardModel | Mapping[str, Any],
     noise: NoiseKeys | Mapping[str, float | Sequence[float] | str | Sequence[str]],
     covariates: Mapping[str, Unit | ColumnKeys] | None = None,
+    direct: Mapping[str, DirectKeys] | None = None,
     grid: Mapping[str, AxisKeys] | None = None,
     dimensions: Mapping[str, Sequence[int] | Sequence[str]] | None = None,
     crs: str | None = None,
@@ -69,6 +71,8 @@ def define(
         columns that contain it; or a table with `std`, `kind` and the other keys of [noise].
     covariates : mapping of str to str or dict, optional
         Other columns that the simulator needs, as `coordinates`.
+    direct : mapping of str to dict, optional
+        Direct data by name, such as boreholes: the tables [direct.NAME]. They need no simulator run.
     grid : mapping of str to dict, optional
         For a field model, the coordinates of its regular grid by name. A function then receives all nodes of a latent,
         (B, G), and all sites of a column, (B, N), and returns (B, N).
@@ -131,6 +135,7 @@ def define(
         },
         "grid": None if grid is None else {"coordinates": dict(grid)},
         "latents": dict(latents),
+        "direct": dict(direct or {}),
         "forward": {"kind": "site" if grid is None else "field"}
         | (_of_model(model) if model else _forward(forward, observations, [*latents, *(covariates or {})])),
         "noise": dict(noise) if {"std", "covariance"} & noise.keys() else {"std": dict(noise)},

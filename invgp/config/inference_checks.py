@@ -119,6 +119,11 @@ def _check_field_model(config: Config) -> list[str]:
             f"inference.max_runs: must be at least {FEWEST_FIELD_RUNS} with forward.kind = 'field', "
             f"was {section.max_runs}"
         )
+    if config.direct:
+        keys = [f"latents.{name}.learn" for name, latent in config.latents.items() if latent.learn.model_fields_set]
+        keys += ["noise.learn"] if config.noise.learn else []
+        keys += ["inference.localisation"] if section.localisation is not None else []
+        wrong += [f"{key}: must be left out in a field model with [direct], was given" for key in keys]
     keys = [
         f"inference.{key}" for key, none in OF_SITE_MODELS.items() if key in given and getattr(section, key) != none
     ]

@@ -43,6 +43,33 @@ class ObservationKeys(TypedDict, total=False):
     standard_name: str
 
 
+class PlaceKeys(TypedDict, total=False):
+    """A coordinate of direct data: a place, or an interval; numbers, one per place, or a column of the file."""
+
+    at: float | Sequence[float] | str
+    start: float | Sequence[float] | str
+    stop: float | Sequence[float] | str
+
+
+class DirectValueKeys(TypedDict, total=False):
+    """A measured value of an expression of latents, as [direct.NAME.values.NAME]."""
+
+    quantity: Required[str]
+    std: Required[float | Sequence[float] | str | Sequence[str]]
+    value: float | Sequence[float] | Sequence[Sequence[float]] | str | Sequence[str]
+    unit: Unit
+    long_name: str
+    standard_name: str
+
+
+class DirectKeys(TypedDict, total=False):
+    """Direct data, as [direct.NAME]."""
+
+    values: Required[Mapping[str, DirectValueKeys]]
+    file: str
+    coordinates: Mapping[str, float | Sequence[float] | str | PlaceKeys]
+
+
 class KernelKeys(TypedDict, total=False):
     """A kernel; the length-scale is in the unit of the coordinates, one number or one per coordinate."""
 

@@ -25,6 +25,8 @@ RESERVED = (
     "mode",
     "emulator_error",
     "direct_evaluation",
+    "source",
+    "bounds",
     "node",
     "correlation",
     "process",
@@ -45,10 +47,20 @@ RESERVED = (
     "draw_mode",
 )
 
+OF_OBSERVATIONS = (
+    "_observed",
+    "_noise_std",
+    "_predicted",
+    "_predicted_std",
+    "_residual",
+    "_chi_square",
+    "_noise_factor_sample",
+)
+
 # What the posterior file calls the variables that it derives from others.
 SUFFIXES = {
     "dimensions": ("_label",),
-    "survey.coordinates": ("_inducing",),
+    "survey.coordinates": ("_inducing", "_bounds"),
     "grid.coordinates": ("_inducing",),
     "latents": (
         "_std",
@@ -64,15 +76,7 @@ SUFFIXES = {
         "_effective_sample_size",
         "_std_factor_sample",
     ),
-    "survey.observations": (
-        "_observed",
-        "_noise_std",
-        "_predicted",
-        "_predicted_std",
-        "_residual",
-        "_chi_square",
-        "_noise_factor_sample",
-    ),
+    "survey.observations": OF_OBSERVATIONS,
 }
 
 
@@ -83,13 +87,17 @@ def check_names(config: Config) -> None:
     for key, name in ((key, name) for key, names in _named(config).items() for name in names):
         if key == "grid.coordinates" and name in config.survey.coordinates:
             continue  # the file calls the survey's so, with "site_" before it
-        variables = [name, *(name + suffix for suffix in SUFFIXES.get(key, ()))]
+        variables = [name, *(name + suffix for suffix in _suffixes(key))]
         taken = next((variable for variable in variables if variable in owners), None)
         if taken is not None:
             wrong.append(
                 f"{key}.{name}: must have names of its own in the posterior file, was {taken!r}, a name {owners[taken]}"
             )
         owners |= {variable: f"of {key}.{name}" for variable in variables if variable not in owners}
+    wrong += [
+        "direct.survey: must have another name: 'survey' are the data of [survey]"
+        for _ in {"survey"} & {*config.direct}
+    ]
     if wrong:
         raise ConfigError(wrong)
 
@@ -102,7 +110,19 @@ def _named(config: Config) -> dict[str, Iterable[str]]:
         "survey.covariates": config.survey.covariates,
         "latents": config.latents,
         "grid.coordinates": {} if config.grid is None else config.grid.coordinates,
+        "direct": {} if config.grid is None else _places(config),
+        **{f"direct.{name}.values": section.values for name, section in config.direct.items()},
     }
+
+
+def _places(config: Config) -> list[str]:
+    """Return the variables with the places of direct data in the posterior of a field model."""
+    coordinates = [] if config.grid is None else [*config.grid.coordinates]
+    return [f"{name}_{what}" for name in config.direct for what in ("place", *coordinates)]
+
+
+def _suffixes(key: str) -> tuple[str, ...]:
+    return OF_OBSERVATIONS if key.startswith("direct.") else SUFFIXES.get(key, ())
 
 
 def labels_of(config: Config, dimension: str | None, key: str) -> Labels | None:

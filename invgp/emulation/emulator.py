@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -150,6 +150,10 @@ class Emulator:
             return xp.reshape(self.inputs.pull_back(xp.concat(gradients), processes), latents.shape)
 
         return xp.reshape(outputs, (samples, batch, -1)), pull_back
+
+    def with_solver_noise(self, noise: Floats) -> Emulator:
+        """Return the same emulator with another estimate (P,) of the numerical noise of the simulator."""
+        return replace(self, solver_noise=noise)
 
     @property
     def smooth_error(self) -> float:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from itertools import zip_longest
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from invgp.problem import Floats, Problem
+from invgp.problem import Floats, Part, Problem
 
 RUNS_PER_FEATURE = 1.3  # fewest runs of the first step, per coefficient of a quadratic polynomial in the latents
 ENOUGH_PER_FEATURE = 4  # most runs of a step, per coefficient of a cubic polynomial, before they are doubled
@@ -22,13 +23,18 @@ MOST_EVALUATIONS = 20  # evaluations of the bound that are always allowed withou
 MOST_COMPARED_SITES = 1000  # sites with which all sites are compared; a random subset if there are more
 
 
+def simulated_parts(problem: Problem) -> list[Part]:
+    """Return the sources whose data need simulator runs."""
+    return [part for part in problem.parts if not part.direct]
+
+
 def most_runs(problem: Problem) -> int:
     """Return the largest number of runs of an inversion: `inference.max_runs`, or its default.
 
     The default of a site model is far above what an inversion usually takes. It ends inversions that do not get
     anywhere, such as those of data in the wrong unit.
     """
-    settings, sites = problem.inference, problem.survey.size
+    settings, sites = problem.inference, len(problem.simulated)
     if settings.max_runs is not None:
         return settings.max_runs
     if problem.grid is not None:
@@ -40,14 +46,11 @@ def most_runs(problem: Problem) -> int:
 
 
 def run_budget(problem: Problem) -> int:
-    """Return the largest number of runs on which an emulator is built: `inference.runs_per_site`, and enough for one.
+    """Return the largest number of runs on which emulators are built: `inference.runs_per_site`, and enough for one.
 
     A survey of few sites needs more runs per site, since the emulator is fitted to the runs of all sites.
     """
-    runs = problem.inference.runs_per_site * problem.survey.size
-    if problem.inference.posterior != "sampled":
-        return runs
-    return max(runs, FEWEST_PER_LATENT * (problem.latent_count + 1))
+    return sum(_budget(part, problem) for part in simulated_parts(problem))
 
 
 def runs_in_a_step(problem: Problem, step: int = 0) -> int:
@@ -62,37 +65,72 @@ def runs_in_a_step(problem: Problem, step: int = 0) -> int:
     step : int
         Number of the step, from 0.
     """
-    sites = problem.survey.size
-    if problem.inference.posterior == "sampled":  # several runs per site if there are few sites
-        sites *= math.ceil(FEWEST_IN_A_STEP * (problem.latent_count + 1) / sites)
-    return min(sites, (ENOUGH_PER_FEATURE * math.comb(problem.latent_count + 3, 3)) << step)
+    return sum(source_runs_in_a_step(problem, step))
 
 
-def runs_in_first_step(problem: Problem) -> int:
-    """Return the number of runs of the first step: enough for a quadratic polynomial, also with few sites."""
-    each = runs_in_a_step(problem)
-    return each * math.ceil(RUNS_PER_FEATURE * math.comb(problem.latent_count + 2, 2) / each)
+def source_runs_in_a_step(problem: Problem, step: int = 0) -> tuple[int, ...]:
+    """Return the number of runs of an outer step for each simulator; see `runs_in_a_step`."""
+    return tuple(_in_a_step(part, problem, step) for part in simulated_parts(problem))
 
 
 def runs_of_steps(problem: Problem) -> list[int]:
     """Return the runs of each outer step within `inference.runs_per_site`, less the runs of the verification."""
-    left = run_budget(problem) - runs_in_a_step(problem)
+    return [sum(step) for step in source_runs_of_steps(problem)]
+
+
+def source_runs_of_steps(problem: Problem) -> list[tuple[int, ...]]:
+    """Return the runs of each outer step for each simulator; 0 after the last step of a simulator."""
+    return list(zip_longest(*(_of_steps(part, problem) for part in simulated_parts(problem)), fillvalue=0))
+
+
+def can_emulate(problem: Problem) -> bool:
+    """Return whether `inference.runs_per_site` is enough for an emulator of each simulator."""
+    return all(len(_of_steps(part, problem)) >= FEWEST_STEPS for part in simulated_parts(problem))
+
+
+def _latents_of(part: Part, problem: Problem) -> int:
+    """Return the number of latent processes on which the runs of a source depend."""
+    if not problem.sources:
+        return problem.latent_count
+    names = {variable.name for variable in part.problem.inputs}
+    return max(sum(latent.size for latent in problem.latents if latent.name in names), 1)
+
+
+def _budget(part: Part, problem: Problem) -> int:
+    runs = part.problem.inference.runs_per_site * len(part.sites)
+    if problem.inference.posterior != "sampled":
+        return runs
+    return max(runs, FEWEST_PER_LATENT * (_latents_of(part, problem) + 1))
+
+
+def _in_a_step(part: Part, problem: Problem, step: int = 0) -> int:
+    sites, latents = len(part.sites), _latents_of(part, problem)
+    if problem.inference.posterior == "sampled":  # several runs per site if there are few sites
+        sites *= math.ceil(FEWEST_IN_A_STEP * (latents + 1) / sites)
+    return min(sites, (ENOUGH_PER_FEATURE * math.comb(latents + 3, 3)) << step)
+
+
+def _in_first_step(part: Part, problem: Problem) -> int:
+    """Return the number of runs of the first step: enough for a quadratic polynomial, also with few sites."""
+    each = _in_a_step(part, problem)
+    return each * math.ceil(RUNS_PER_FEATURE * math.comb(_latents_of(part, problem) + 2, 2) / each)
+
+
+def _of_steps(part: Part, problem: Problem) -> list[int]:
+    left = _budget(part, problem) - _in_a_step(part, problem)
     steps: list[int] = []
-    while (runs := runs_in_a_step(problem, len(steps)) if steps else runs_in_first_step(problem)) <= left:
+    while (runs := _in_a_step(part, problem, len(steps)) if steps else _in_first_step(part, problem)) <= left:
         steps.append(runs)
         left -= runs
     return steps
 
 
-def can_emulate(problem: Problem) -> bool:
-    """Return whether `inference.runs_per_site` is enough for an emulator."""
-    return len(runs_of_steps(problem)) >= FEWEST_STEPS
-
-
 def effective_neighbours(problem: Problem, rng: np.random.Generator) -> Floats:
     """Return the effective number (N,) of sites within a length-scale of each site, including itself."""
     X = problem.survey.X
-    some = X if len(X) <= MOST_COMPARED_SITES else X[rng.choice(len(X), MOST_COMPARED_SITES, replace=False)]
+    others = X[problem.simulated]
+    count = len(others)
+    some = others if count <= MOST_COMPARED_SITES else others[rng.choice(count, MOST_COMPARED_SITES, replace=False)]
     lengths = [latent.correlation_length(X.shape[1]) for latent in problem.latents]
     shares = [np.exp(-0.5 * cdist(X / length, some / length, "sqeuclidean")).sum(axis=1) for length in lengths]
-    return np.asarray(np.maximum(np.mean(shares, axis=0) * len(X) / len(some), 1.0))
+    return np.asarray(np.maximum(np.mean(shares, axis=0) * count / len(some), 1.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from invgp.execution.pools import Loop, Pool
 from invgp.execution.run_directories import remove_run_directory
 from invgp.ledger import Recorder
 from invgp.ledger.kept_directories import without_removed_directory
-from invgp.problem import Floats, Problem
+from invgp.problem import Floats, Part, Problem
 
 MESSAGES_SHOWN = 3
 RUNS_TRIED = 20  # of a batch: if all of them fail, the rest is not run
@@ -79,6 +79,8 @@ class Simulator:
     recorder : Recorder, optional
         Ledger of the runs. A run that is found in the ledger counts as made, so that a resumed inversion makes the same
         decisions as an undisturbed one.
+    source_recorders : mapping of str to Recorder
+        Ledgers of the runs of further simulators, by source.
     concurrency : Concurrency
     temporary : bool
         Whether `directory` is removed at the end, so that messages must not name it.
@@ -87,6 +89,8 @@ class Simulator:
     ----------
     runs, failed, partial : int
         Number of runs, of failed runs, and of successful runs that lack some outputs.
+    source_runs, source_failed : Counter of str
+        Number of runs and of failed runs of each source.
     causes : Counter of str
         Number of failed runs by status.
     messages : list of str
@@ -103,11 +107,14 @@ class Simulator:
     monitor: Monitor = field(default_factory=SilentMonitor)
     budget: int | None = None
     recorder: Recorder | None = None
+    source_recorders: Mapping[str, Recorder] = field(default_factory=dict)
     concurrency: Concurrency = field(default_factory=Concurrency)
     temporary: bool = False
     runs: int = 0
     failed: int = 0
     partial: int = 0
+    source_runs: Counter[str] = field(default_factory=Counter)
+    source_failed: Counter[str] = field(default_factory=Counter)
     causes: Counter[str] = field(default_factory=Counter)
     messages: list[str] = field(default_factory=list)
     purposes: Counter[str] = field(default_factory=Counter)
@@ -116,6 +123,7 @@ class Simulator:
 
     def __post_init__(self) -> None:
         self.missing_outputs = MissingOutputs(np.isfinite(self.problem.survey.Y))
+        self._is_direct = ~np.isin(np.arange(self.problem.survey.size), self.problem.simulated)
 
     def run(self, f: Floats, label: str, sites: NDArray[np.intp] | None = None) -> Batch:
         """Run a site model.
@@ -140,14 +148,38 @@ class Simulator:
         """
         problem = self.problem
         numbers = np.arange(problem.survey.size) if sites is None else sites
-        samples = f.shape[0]
-        runs = [f"site{n + 1}-sample{s + 1}" for s in range(samples) for n in numbers]
-        batch = self._evaluate(problem.to_simulator(problem.to_physical(f), numbers), label, runs)
-        valid = batch.ok.reshape(samples, len(numbers))
-        self.outcomes.add(f, numbers, valid)
-        outputs = problem.from_simulator(batch.outputs, samples)
+        if not self.can_afford(self.count_runs(len(f), numbers)):
+            raise ValueError(
+                f"{self.count_runs(len(f), numbers)} runs are more than the {self.runs_left} that are left"
+            )
+        outputs = np.full((len(f), len(numbers), problem.noise_std.shape[1]), np.nan)
+        valid = np.ones((len(f), len(numbers)), dtype=bool)
+        for part in problem.parts:
+            positions, own = part.locate(numbers)
+            if not len(positions):
+                continue
+            found = self._run_part(part, f[:, positions], label, own)
+            outputs[np.ix_(np.arange(len(f)), positions, part.columns)], valid[:, positions] = found
+        simulated = np.flatnonzero(~self._is_direct[numbers])
+        self.outcomes.add(f[:, simulated], numbers[simulated], valid[:, simulated])
         self.missing_outputs.add(outputs, valid, numbers)
         return Batch(outputs, valid)
+
+    def _run_part(self, part: Part, f: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
+        """Run the model of one source at latents (S, B, Q) of its sites (B,)."""
+        problem, samples = part.problem, len(f)
+        rows = problem.to_simulator(problem.to_physical(f), sites)
+        prefix = "" if part.name == self.problem.parts[0].name else f"{part.name}-"
+        runs = [f"{prefix}site{part.sites[n] + 1}-sample{s + 1}" for s in range(samples) for n in sites]
+        if part.direct:
+            found = problem.forward.evaluate(rows, RunContext(runs, self.directory))
+        else:
+            found = self._evaluate(part, rows, label, runs)
+        return Batch(problem.from_simulator(found.outputs, samples), found.ok.reshape(samples, len(sites)))
+
+    def count_runs(self, samples: int, sites: NDArray[np.intp]) -> int:
+        """Return the number of runs for samples at each of some sites (B,); direct data need none."""
+        return samples * int((~self._is_direct[sites]).sum())
 
     def run_fields(self, f: Floats, label: str) -> tuple[Floats, NDArray[np.bool_]]:
         """Run a field model.
@@ -171,12 +203,13 @@ class Simulator:
             As in `run`.
         """
         runs = [f"sample{s + 1}" for s in range(len(f))]
-        batch = self._evaluate(self.problem.field_to_simulator(self.problem.to_physical(f)), label, runs)
+        part = self.problem.parts[0]
+        batch = self._evaluate(part, self.problem.field_to_simulator(self.problem.to_physical(f)), label, runs)
         return self.problem.field_from_simulator(batch.outputs), batch.ok
 
-    def _evaluate(self, rows: Floats, label: str, runs: Sequence[str]) -> Evaluations:
-        """Run the rows (B, I) for a purpose; `runs` are the last parts of their labels."""
-        problem = self.problem
+    def _evaluate(self, part: Part, rows: Floats, label: str, runs: Sequence[str]) -> Evaluations:
+        """Run the rows (B, I) of a source for a purpose; `runs` are the last parts of their labels."""
+        problem = part.problem
         if not self.can_afford(len(rows)):
             raise ValueError(f"{len(rows)} runs are more than the {self.runs_left} that are left")
         purpose = label.replace("-", " ")
@@ -193,21 +226,25 @@ class Simulator:
                 RunContext(labels, self.directory, more=True),
                 pool=self.pool,
                 retries=problem.inference.retries,
-                recorder=self.recorder,
+                recorder=self.recorder_of(part),
                 monitor=self.monitor,
                 watch=limit.check,
                 concurrency=self.concurrency,
             )
         except TooManyFailures:
-            self._count(Evaluations.concatenate(limit.parts), labels)
+            self._count(part, Evaluations.concatenate(limit.parts), labels)
             raise
-        self._count(batch, labels)
+        self._count(part, batch, labels)
         return batch
+
+    def recorder_of(self, part: Part) -> Recorder | None:
+        """Return the ledger of the runs of a source."""
+        return self.recorder if part.name == self.problem.parts[0].name else self.source_recorders.get(part.name)
 
     @property
     def reused(self) -> int:
         """Number of runs that were taken from the ledger."""
-        return 0 if self.recorder is None else self.recorder.reused
+        return sum(r.reused for r in (self.recorder, *self.source_recorders.values()) if r is not None)
 
     @property
     def failure_words(self) -> str:
@@ -248,7 +285,7 @@ class Simulator:
             Posterior covariance at each site.
         """
         some, problem = [], self.problem
-        each = problem.noise.kind == "gaussian"
+        each = problem.noise.is_gaussian
         if self.partial:
             some = [
                 f"{self.partial} of {self.runs} runs gave only some of their outputs; "
@@ -260,8 +297,10 @@ class Simulator:
             ]
         return some + self.outcomes.find_pattern(self.problem, mean, covariance)
 
-    def _count(self, batch: Evaluations, labels: Sequence[str]) -> None:
+    def _count(self, part: Part, batch: Evaluations, labels: Sequence[str]) -> None:
         bad = np.flatnonzero(~batch.ok)
+        self.source_runs[part.name] += len(batch.status)
+        self.source_failed[part.name] += len(bad)
         for i in bad[max(DIRECTORIES_KEPT - self.failed, 0) :]:
             remove_run_directory(self.directory, labels[i])
         self.runs += len(batch.status)

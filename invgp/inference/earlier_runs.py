@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from invgp.adapters.protocol import former_digest
-from invgp.emulation import Runs
+from invgp.emulation import Runs, join_runs
 from invgp.emulation.training_runs import Integers
 from invgp.ledger import Recorder
 from invgp.problem import Floats, Problem
@@ -18,19 +19,39 @@ from invgp.problem import Floats, Problem
 MOST, MOST_FIELDS = 20_000, 1_000  # most earlier runs that are used, of site and of field models; the latest
 BEFORE = -1  # stage of earlier runs
 # Fields that do not change the posterior.
-IGNORED_FIELDS = frozenset({"workers", "backend", "scheduler", "worker_timeout", "output", "config_text", "title"})
+IGNORED_FIELDS = frozenset(
+    {"first_source", "workers", "backend", "scheduler", "worker_timeout", "output", "config_text", "title"}
+)
+# Fields that were added later: without them the digest is that of earlier versions.
+ADDED = frozenset({"sources", "kinds", "extents"})
 PROVENANCE = frozenset({"file", "digest"})  # fields of the survey that do not change its values
 
 
-def earlier_runs(problem: Problem, recorder: Recorder | None, seed: int) -> Runs:
+def earlier_runs(problem: Problem, recorders: Sequence[Recorder | None], seed: int) -> Runs:
     """Read the runs that the ledger contained when this inversion was first started.
 
     An inversion that is resumed or repeated reads the same runs as the first time, so that its result is the same.
+
+    Parameters
+    ----------
+    problem : Problem
+    recorders : sequence of Recorder or None
+        One for each simulator.
+    seed : int
     """
+    if not problem.sources:
+        return _earlier_runs(problem, recorders[0], fingerprint(problem, seed), former_fingerprint(problem, seed))
+    marks = fingerprint(problem, seed), former_fingerprint(problem, seed)
+    parts = [part for part in problem.parts if not part.direct]
+    found = [_earlier_runs(part.problem, recorder, *marks) for part, recorder in zip(parts, recorders, strict=True)]
+    return join_runs(list(zip(parts, found, strict=True)), problem.noise_std.shape[1])
+
+
+def _earlier_runs(problem: Problem, recorder: Recorder | None, mark: str, former: str) -> Runs:
     none = Runs.empty(problem.latent_count, problem.noise_std.shape[1])
     if recorder is None:
         return none
-    inputs, outputs = recorder.read_earlier_runs(fingerprint(problem, seed), former_fingerprint(problem, seed), MOST)
+    inputs, outputs = recorder.read_earlier_runs(mark, former, MOST)
     if not len(inputs):
         return none
     latents, columns = problem.from_simulator_inputs(inputs)
@@ -94,6 +115,10 @@ def _fingerprint(problem: Problem, seed: int, *, former: bool) -> str:
     return digest.hexdigest()
 
 
+def _is_absent(name: str, value: Any) -> bool:
+    return name in ADDED and (value is None or len(value) == 0)
+
+
 def _add(digest: Any, value: Any, former: bool) -> None:
     """Add a value to a digest, with all its parts."""
     if isinstance(value, np.ndarray):
@@ -104,7 +129,7 @@ def _add(digest: Any, value: Any, former: bool) -> None:
         ignored = IGNORED_FIELDS if former else IGNORED_FIELDS | PROVENANCE
         names = type(value).model_fields if isinstance(value, BaseModel) else [field.name for field in fields(value)]
         for name in names:
-            if name not in ignored:
+            if name not in ignored and not _is_absent(name, getattr(value, name)):
                 digest.update(name.encode())
                 _add(digest, getattr(value, name), former)
     elif isinstance(value, dict):

@@ -13,8 +13,14 @@ from numpy.typing import NDArray
 
 from invgp.core.backend import to_numpy
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior, movement
-from invgp.emulation import Emulator, fit_emulator
-from invgp.emulation.run_schedule import FEWEST_STEPS, runs_in_a_step, runs_of_steps
+from invgp.emulation import Surrogate, fit_emulators
+from invgp.emulation.run_schedule import (
+    FEWEST_STEPS,
+    runs_in_a_step,
+    simulated_parts,
+    source_runs_in_a_step,
+    source_runs_of_steps,
+)
 from invgp.emulation.solver_noise import estimate_solver_noise, place_lines
 from invgp.formatting import count_noun
 from invgp.inference.prior_conflict import stop_at_prior_conflict
@@ -23,12 +29,12 @@ from invgp.inference.search_state import UNFINISHED, SearchResult, SearchState, 
 from invgp.inference.site_evaluation import draw_for_runs, emulator_evaluator, optimise, site_errors
 from invgp.inference.site_model import SiteModel
 from invgp.latent_model.learned_problem import with_learned_hyperparameters
-from invgp.problem import Problem
+from invgp.problem import Floats, Problem
 
 
 def outer_steps(problem: Problem) -> tuple[Step, ...]:
     """Return the outer steps that `inference.runs_per_site` allows."""
-    return tuple(Step(number, runs) for number, runs in enumerate(runs_of_steps(problem)))
+    return tuple(Step(number, sum(runs), runs) for number, runs in enumerate(source_runs_of_steps(problem)))
 
 
 def search_on_emulator(model: SiteModel, runner: Runner, state: SearchState, *, patient: bool = False) -> SearchState:
@@ -89,32 +95,40 @@ def _fit_for_step(
     The emulator of the new state is None if it could not be fitted.
     """
     problem = model.problem
-    if step.number == 0 and len(state.runs) >= step.runs:
+    if step.number == 0 and _has_runs(problem, state, step):
         state = fit(model, state, posterior)
         if state.emulator is not None:
             return state
     runner.require(step.runs + runs_in_a_step(problem))
     widened = model.options.widened if step.number or problem.inference.posterior == "sampled" else 1.0
-    latents, sites = draw_for_runs(model, posterior, step.runs, widened)
-    from_prior = runner.simulator.runs == 0
-    batch = runner.evaluate(latents, f"emulator-step-{step.number + 1}", sites)
-    if from_prior:
-        stop_at_prior_conflict(problem, batch.outputs, batch.valid, sites)
-    runs = state.runs.append(latents, batch.outputs, batch.valid, sites, step.number)
-    state = fit(model, replace(state, runs=runs), posterior)
-    return state if batch.valid.any() else replace(state, emulator=None)
+    succeeded, from_prior = [], runner.simulator.runs == 0
+    for latents, sites in draw_for_runs(model, posterior, step.source_runs, widened):
+        batch = runner.evaluate(latents, f"emulator-step-{step.number + 1}", sites)
+        if from_prior:
+            stop_at_prior_conflict(problem, batch.outputs, batch.valid, sites)
+        runs = state.runs.append(latents, batch.outputs, batch.valid, sites, step.number)
+        state = replace(state, runs=runs)
+        succeeded.append(batch.valid.any())
+    state = fit(model, state, posterior)
+    return state if all(succeeded) else replace(state, emulator=None)
+
+
+def _has_runs(problem: Problem, state: SearchState, step: Step) -> bool:
+    """Return whether earlier inversions have made enough runs of each simulator for a step."""
+    counts = [len(part.locate(state.runs.sites)[0]) for part in simulated_parts(problem)]
+    return all(count >= wanted for count, wanted in zip(counts, step.source_runs, strict=True))
 
 
 def fit(model: SiteModel, state: SearchState, posterior: GaussianPosterior) -> SearchState:
     """Fit the emulator to all runs so far, with the noise of a posterior; it is None if this is not possible."""
     noise_std = with_learned_hyperparameters(model.problem, posterior).noise_std
-    emulator = fit_emulator(model.problem, state.runs, noise_std=noise_std, rng=model.streams.design)
+    emulator = fit_emulators(model.problem, state.runs, noise_std=noise_std, rng=model.streams.design)
     if emulator is not None and state.solver_noise is not None:
-        emulator = replace(emulator, solver_noise=state.solver_noise)
+        emulator = emulator.with_solver_noise(state.solver_noise)
     return replace(state, emulator=emulator)
 
 
-def _is_small(problem: Problem, emulator: Emulator) -> bool:
+def _is_small(problem: Problem, emulator: Surrogate) -> bool:
     return emulator.smooth_error <= 0.5 * problem.inference.emulator_error
 
 
@@ -125,12 +139,16 @@ def measure_solver_noise(
     if state.emulator is None or state.solver_noise is not None:
         return state
     mean, factor = to_numpy(posterior.marginals.mean), to_numpy(posterior.factor)
-    latents, sites = place_lines(mean, factor, np.random.default_rng([model.seed, 3]))
-    if not runner.simulator.can_afford(latents.shape[0] * len(sites)):
-        return state
-    batch = runner.evaluate(latents, "solver-noise", sites)
-    noise = estimate_solver_noise(np.where(batch.valid[..., None], batch.outputs, np.nan))
-    return runner.keep(replace(state, solver_noise=noise, emulator=replace(state.emulator, solver_noise=noise)))
+    rng, noise = np.random.default_rng([model.seed, 3]), np.zeros(model.problem.noise_std.shape[1])
+    for part in simulated_parts(model.problem):
+        latents, numbers = place_lines(mean[part.sites], factor[part.sites], rng)
+        if not runner.simulator.can_afford(latents.shape[0] * len(numbers)):
+            return state
+        batch = runner.evaluate(latents, "solver-noise", part.sites[numbers])
+        outputs = np.where(batch.valid[..., None], batch.outputs, np.nan)
+        noise[part.columns] = estimate_solver_noise(outputs[..., part.columns])
+    emulator = state.emulator.with_solver_noise(noise)
+    return runner.keep(replace(state, solver_noise=noise, emulator=emulator))
 
 
 def optimise_on_emulator(
@@ -156,10 +174,18 @@ def verify(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
     """Verify the emulator with new runs from the posterior at its sites, if the budget has enough runs."""
     if state.emulator is None or state.candidate is None:
         return state
-    count = min(runs_in_a_step(model.problem), model.problem.survey.size)
-    latents, sites = draw_for_runs(model, state.posterior, count, 1.0)
-    kept = ~state.direct[sites]
-    latents, sites = latents[:, kept], sites[kept]
+    sizes = [len(part.sites) for part in simulated_parts(model.problem)]
+    counts = [min(runs, size) for runs, size in zip(source_runs_in_a_step(model.problem), sizes, strict=True)]
+    for latents, sites in draw_for_runs(model, state.posterior, counts, 1.0):
+        kept = ~state.direct[sites]
+        state = _verify_at(model, runner, state, latents[:, kept], sites[kept])
+    return state
+
+
+def _verify_at(
+    model: SiteModel, runner: Runner, state: SearchState, latents: Floats, sites: NDArray[np.intp]
+) -> SearchState:
+    """Verify the emulator at latents (S, B, Q) of sites (B,), if the budget has enough runs."""
     if not sites.size or not runner.simulator.can_afford(latents.shape[0] * len(sites)):
         return state
     batch = runner.evaluate(latents, "verification", sites)
@@ -179,5 +205,8 @@ def trusted_sites(model: SiteModel, state: SearchState) -> NDArray[np.bool_]:
     """Return a mask (N,) of the sites where the emulator of a state is accurate enough."""
     if state.emulator is None or state.candidate is None:
         return np.zeros(model.problem.survey.size, dtype=bool)
-    latents, _ = draw_for_runs(model, state.posterior, 32 * model.problem.survey.size, 1.0)
-    return state.emulator.trusted_sites(latents, model.all_sites, model.problem.inference.emulator_error)
+    counts = [32 * len(part.sites) for part in simulated_parts(model.problem)]
+    trusted = np.ones(model.problem.survey.size, dtype=bool)  # also where the data are direct
+    for latents, sites in draw_for_runs(model, state.posterior, counts, 1.0):
+        trusted[sites] = state.emulator.trusted_sites(latents, sites, model.problem.inference.emulator_error)
+    return trusted

@@ -26,7 +26,7 @@ from invgp.core.sampling.hamiltonian import HamiltonianOptions, LogDensity, samp
 from invgp.core.sampling.site_target import SiteTarget, gaussian_root
 from invgp.core.sampling.statistics import effective_sample_size, split_r_hat
 from invgp.core.sampling.tempering import Population, TemperingOptions, temper
-from invgp.emulation import Emulator
+from invgp.emulation import Surrogate
 from invgp.latent_model.noise_density import noise_log_density_gradient
 from invgp.posterior import Samples
 from invgp.problem import Floats, Problem
@@ -121,7 +121,7 @@ class EmulatedPosterior:
     """
 
     def __init__(
-        self, problem: Problem, emulator: Emulator, sites: NDArray[np.intp], prior: Prior, backend: Backend
+        self, problem: Problem, emulator: Surrogate, sites: NDArray[np.intp], prior: Prior, backend: Backend
     ) -> None:
         self.emulator, self.sites, self.backend = emulator, sites, backend
         self.density = noise_log_density_gradient(problem, backend)

@@ -87,7 +87,7 @@ def expected_cost(problem: Problem, pilot: Pilot | None = None, options: CostOpt
 
 
 def _expected_runs(problem: Problem, pilot: Pilot | None, options: CostOptions) -> tuple[int, str]:
-    settings, sites = problem.inference, problem.survey.size
+    settings, sites = problem.inference, len(problem.simulated)
     if problem.grid is not None:
         return _runs_of_field(pilot, options)
     if not (settings.emulator and can_emulate(problem)):

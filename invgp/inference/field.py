@@ -129,7 +129,9 @@ def run_batch(search: FieldSearch, runner: Runner, state: FieldSearchState, coun
         state = _learn(search, state)
     state = runner.keep(_draw(search, state))
     if state.info is not None:
-        runner.record(state.info.elbo + state.model.whitening.log_scale, accepted=True)
+        condition = state.model.field.condition
+        constant = state.model.whitening.log_scale + (0.0 if condition is None else condition.log_evidence)
+        runner.record(state.info.elbo + constant, accepted=True)
     return state
 
 

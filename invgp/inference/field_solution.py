@@ -28,6 +28,7 @@ from invgp.inference.field_notes import field_notes
 from invgp.inference.field_state import FieldSearch, FieldSearchState
 from invgp.inference.runner import Runner
 from invgp.latent_model.changed_prior import ChangedPrior
+from invgp.latent_model.grid_modes import predict_direct
 from invgp.posterior import Samples, Solution
 from invgp.problem import Floats, Problem
 
@@ -86,6 +87,9 @@ def field_solution(search: FieldSearch, runner: Runner, state: FieldSearchState)
         emulator=state.verification.report,
         few_runs_std=np.sqrt(np.maximum(few, 0.0)),
         samples=samples,
+        direct_predictions={
+            part.name: predict_direct(field, problem, part.problem, q) for part in problem.parts if part.direct
+        },
     )
 
 

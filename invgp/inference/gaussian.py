@@ -116,7 +116,7 @@ def search_simulated(model: SiteModel, runner: Runner, state: SearchState) -> Se
     problem, posterior = model.problem, state.start
     for _ in range(2):
         stages = simulator_stages(model, runner)
-        runner.begin(problem.inference.max_evaluations * max(map(_samples, stages)) * problem.survey.size)
+        runner.begin(problem.inference.max_evaluations * max(map(_samples, stages)) * len(problem.simulated))
         state = _optimise(model, runner, state, stages, posterior)
         enough = all(_samples(stage) >= fewest_runs(problem, runner, stage.kind) for stage in stages)
         if state.result.converged or enough:
@@ -159,9 +159,10 @@ def check_shape(model: SiteModel, runner: Runner, state: SearchState) -> SearchS
     if model.factorised:
         return state
     sites = model.all_sites
-    simulated = len(sites) if state.emulator is None else int(state.direct.sum())
+    need_runs = len(model.problem.simulated)
+    simulated = need_runs if state.emulator is None else int(state.direct[model.problem.simulated].sum())
     options, samples = model.options, model.options.emulated_shape_samples
-    if simulated == len(sites):
+    if simulated == need_runs:
         samples = min(max(options.shape_runs // simulated, options.fewest_shape_samples), options.most_shape_samples)
     elif simulated:
         samples = 2 * options.fewest_shape_samples

@@ -120,7 +120,7 @@ def invert(
         open_pool(settings, workers=workers, scheduler=scheduler) as pool,
         _temporary_directory() as scratch,
         make_run_directory(run_directory or scratch) as directory,
-        open_recorder(problem, ledger) as recorder,
+        open_recorders(problem, ledger) as recorders,
         show_progress() if progress and monitor is None else nullcontext(SilentMonitor()) as display,
     ):
         simulator = Simulator(
@@ -129,7 +129,8 @@ def invert(
             pool,
             monitor or display,
             most_runs(problem),
-            recorder,
+            recorders.get(problem.parts[0].name),
+            source_recorders=dict(list(recorders.items())[1:]),
             temporary=run_directory is None,
         )
         runner = Runner(simulator)
@@ -217,8 +218,22 @@ def _to_dataset(found: tuple[Problem, Solution] | None, simulator: Simulator) ->
     if found is None:
         return None
     return to_dataset(*found).assign_attrs(
-        invgp_runs_from_ledger=simulator.reused, invgp_runs_at_once=round(simulator.concurrency.average, 2)
+        invgp_runs_from_ledger=simulator.reused,
+        invgp_runs_at_once=round(simulator.concurrency.average, 2),
+        **_runs_by_source(simulator),
     )
+
+
+def _runs_by_source(simulator: Simulator) -> dict[str, list[int]]:
+    """Return the runs and the failed runs of each source, in the order of ``invgp_sources``; nothing for one source."""
+    problem = simulator.problem
+    if not problem.sources or problem.grid is not None:
+        return {}
+    names = [part.name for part in problem.parts]
+    return {
+        "invgp_source_runs": [simulator.source_runs[name] for name in names],
+        "invgp_source_runs_failed": [simulator.source_failed[name] for name in names],
+    }
 
 
 @contextmanager
@@ -229,6 +244,20 @@ def _temporary_directory() -> Iterator[Path]:
         yield directory
     finally:
         remove_run_directories(directory)
+
+
+@contextmanager
+def open_recorders(problem: Problem, path: str | Path | None) -> Iterator[dict[str, Recorder]]:
+    """Open the ledger for the runs of each simulator of a problem, by source; an empty dictionary without a path."""
+    if path is None:
+        yield {}
+        return
+    with Ledger(path) as ledger:
+        yield {
+            part.name: ledger.open_recorder(part.problem.forward, retries=problem.inference.retries)
+            for part in problem.parts
+            if not part.direct
+        }
 
 
 @contextmanager

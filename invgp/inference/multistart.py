@@ -15,7 +15,7 @@ from invgp.core.coupled.coupled_savigp import CoupledSavigp
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.core.coupled.stage import Stage
 from invgp.core.point_sets import Points
-from invgp.emulation import Emulator
+from invgp.emulation import Surrogate
 from invgp.emulation.run_schedule import effective_neighbours
 from invgp.execution.simulator import Batch
 from invgp.inference.optimisation import Optimiser
@@ -89,7 +89,7 @@ class Multistart:
     Attributes
     ----------
     model : SiteModel
-    emulator : Emulator
+    emulator : Surrogate
     sites : array of int, shape (B,)
     first : GaussianPosterior
         First solution, for all sites.
@@ -100,7 +100,7 @@ class Multistart:
     """
 
     model: SiteModel
-    emulator: Emulator
+    emulator: Surrogate
     sites: NDArray[np.intp]
     first: GaussianPosterior
     rough: CoupledSavigp

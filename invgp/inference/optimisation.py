@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -129,4 +130,6 @@ class Optimiser:
 def predictions(batch: Batch) -> tuple[Floats, Floats]:
     """Compute mean and standard deviation (N, P) of the outputs of the valid runs."""
     modelled = np.where(batch.valid[..., None], batch.outputs, np.nan)
-    return np.nanmean(modelled, axis=0), np.nanstd(modelled, axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # outputs of other sources are missing in all samples
+        return np.nanmean(modelled, axis=0), np.nanstd(modelled, axis=0)

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from invgp.core.backend import select_backend
-from invgp.emulation import Runs, fit_emulator
+from invgp.emulation import Runs, fit_emulators
 from invgp.emulation.run_schedule import can_emulate, most_runs, runs_of_steps
 from invgp.execution.pools import open_pool
 from invgp.execution.run_directories import make_run_directory
 from invgp.execution.simulator import Batch, Simulator
 from invgp.inference.field_model import FieldModel
 from invgp.inference.field_state import FieldOptions, FieldSearchState
-from invgp.inference.invert import blas_threads, open_recorder, search_within_budget, strategy_of
+from invgp.inference.invert import blas_threads, open_recorders, search_within_budget, strategy_of
 from invgp.inference.runner import Runner
 from invgp.problem import Floats, Problem
 
@@ -100,7 +100,7 @@ class PilotSimulator(Simulator):
         self.seconds += time.perf_counter() - started
         numbers = np.arange(self.problem.survey.size) if sites is None else sites
         self.known = self.known.append(f, batch.outputs, batch.valid, numbers, len(self.errors))
-        emulator = fit_emulator(
+        emulator = fit_emulators(
             self.problem, self.known, noise_std=self.problem.noise_std, rng=np.random.default_rng(0)
         )
         self.errors.append(np.nan if emulator is None else emulator.error)
@@ -166,9 +166,18 @@ def run_pilot(
         threadpool_limits(blas_threads(problem)),
         open_pool(settings, workers=workers) as pool,
         make_run_directory(directory) as runs,
-        open_recorder(problem, ledger) as recorder,
+        open_recorders(problem, ledger) as recorders,
     ):
-        simulator = PilotSimulator(problem, runs, pool, budget=most_runs(problem), recorder=recorder, pilot_runs=size)
+        first, *others = [part.name for part in problem.parts if not part.direct]
+        simulator = PilotSimulator(
+            problem,
+            runs,
+            pool,
+            budget=most_runs(problem),
+            recorder=recorders.get(first),
+            source_recorders={name: recorders[name] for name in others if name in recorders},
+            pilot_runs=size,
+        )
         runner = Runner(simulator)
         model, state = strategy.prepare(problem, select_backend(settings.device), runner, settings.seed)
         runner.keep(state)

@@ -12,6 +12,7 @@ from invgp.core.backend import Array, array_namespace
 from invgp.core.coupled.coupled_gaussian import SiteFactors
 from invgp.core.coupled.coupled_savigp import CoupledSavigp
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
+from invgp.emulation.run_schedule import simulated_parts
 from invgp.errors import RunsFailedError
 from invgp.inference.diagnostics import find_unexplained
 from invgp.inference.runner import BudgetSpent, Runner
@@ -77,11 +78,13 @@ def use_simulator_at(
     """Use the simulator at these sites (N,), unless one run per site shows that the emulator is accurate enough."""
     if state.emulator is None:
         return state
-    latents, _ = draw_for_runs(model, start, model.problem.survey.size, 1.0)
-    chosen = np.flatnonzero(sites)
-    batch = runner.evaluate(latents[:, chosen], "second-start", chosen)
-    errors = site_errors(model, state, batch, latents[:, chosen], chosen)
-    if np.all(errors <= model.options.restart_error):
+    counts = [len(part.sites) for part in simulated_parts(model.problem)]
+    errors = []
+    for everywhere, drawn in draw_for_runs(model, start, counts, 1.0):
+        latents, chosen = everywhere[:, sites[drawn]], drawn[sites[drawn]]
+        batch = runner.evaluate(latents, "second-start", chosen)
+        errors.append(site_errors(model, state, batch, latents, chosen))
+    if np.all(np.concatenate(errors) <= model.options.restart_error):
         return state
     return replace(state, direct=state.direct | sites)  # also if runs failed
 

@@ -95,7 +95,7 @@ class Runner:
             Too many runs failed at the start, or in more than `MOST_REJECTED` consecutive batches.
         """
         samples, count = latents.shape[:2]
-        self.require(samples * count)
+        self.require(self.simulator.count_runs(samples, sites))
         try:
             batch = self.simulator.run(latents, label, sites)
         except TooManyFailures:

@@ -25,7 +25,7 @@ def plan_stages(problem: Problem, options: SearchOptions | None = None) -> list[
     options = options or DEFAULTS
     few = max(round(1.5 * options.samples_per_coefficient * (Q + 1)), 8)
     many = given or max(round(options.samples_per_coefficient * (Q + 1) * (Q + 2) / 2), 24)
-    if problem.noise.kind != "gaussian" or estimator == "score":
+    if not problem.noise.is_gaussian or estimator == "score":
         plan = [StagePlan("log density", many, options.converged)]
     elif estimator == "linearisation":
         plan = [StagePlan("linear", given or few, options.converged)]

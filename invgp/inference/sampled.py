@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from invgp.core.backend import to_numpy
 from invgp.core.coupled.coupled_gaussian import SiteFactors
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
-from invgp.emulation import Emulator, fit_emulator
-from invgp.emulation.run_schedule import run_budget, runs_in_a_step
+from invgp.emulation import Surrogate, fit_emulators
+from invgp.emulation.run_schedule import run_budget, runs_in_a_step, simulated_parts, source_runs_in_a_step
 from invgp.formatting import count_noun
 from invgp.inference.averaged_draws import average_draws
 from invgp.inference.emulator_search import fit, optimise_on_emulator, outer_steps, search_on_emulator
@@ -105,6 +105,7 @@ class RoundOptions:
     largest_widening: float = 1.2
 
 
+Chosen = tuple[Floats, NDArray[np.intp]]  # latents (S, B, Q) for new runs, and their sites (B,)
 # Between batches of runs, which need fewer draws than the result. The search for modes uses the same options: the draws
 # of one particle stay close together, and a mode has several of the 128 or more particles.
 DRAFT = SamplingOptions(
@@ -189,21 +190,22 @@ class SampledSearch:
             target = self._next_target(model, state, state.emulator)
             draft, tempered = self._draw(model, target, DRAFT)
             state = runner.keep(replace(state, target=target, samples=draft))
-            batches = self._choose_runs(problem, draft, tempered)
-            if not _affords(problem, runner, sum(latents.shape[0] * len(sites) for latents, sites in batches)):
+            chosen, wide = self._choose_runs(problem, draft, tempered)
+            cost = sum(latents.shape[0] * len(sites) for latents, sites in (*chosen, *wide))
+            if not _affords(problem, runner, cost):
                 state = self._draw_result(model, state, target)
                 return replace(state, result=self._out_of_runs(problem, runner, state, errors))
-            found = []
-            for latents, sites in batches:
-                label = f"sampling-round-{count + 1}"
+            label, found, verification = f"sampling-round-{count + 1}", [], state.verification.copy()
+            for k, (latents, sites) in enumerate((*chosen, *wide)):
                 state, error = _verify(model, runner, state, latents, sites, label, stage + count)
-                found.append(error)
-            near, *beyond = found
-            verification = state.verification.copy()
-            verification[batches[0][1]] = _root_mean_square(near, axis=0)
+                found.append(error.ravel())
+                if k < len(chosen):
+                    verification[sites] = _root_mean_square(error, axis=0)
+            near = np.concatenate(found[: len(chosen)])
+            beyond = np.concatenate(found[len(chosen) :]) if wide else None
             state = runner.keep(replace(state, verification=verification))
             errors.append(float(_root_mean_square(near)))
-            if self._is_good(problem, near, *beyond):
+            if self._is_good(problem, near, beyond):
                 state, holds = self._verify_extremes(model, runner, state, stage + count)
                 if holds:
                     state = runner.keep(self._draw_result(model, state, target))
@@ -223,7 +225,7 @@ class SampledSearch:
             state, result=SearchResult("stopped before the emulator was accurate at the draws", converged=False)
         )
 
-    def _next_target(self, model: SiteModel, state: SearchState, emulator: Emulator) -> SampledTarget:
+    def _next_target(self, model: SiteModel, state: SearchState, emulator: Surrogate) -> SampledTarget:
         """Return what a round samples; once several modes were found, they are not searched for again."""
         explained = state.result.converged and not unexplained_sites(model, state).any()
         several = state.target is not None and state.target.several_modes
@@ -255,6 +257,8 @@ class SampledSearch:
         if state.samples is None:
             return state, True
         latents, sites = extreme_draws(state.samples.latents, self.rounds.extreme)
+        simulated = np.isin(sites, model.problem.simulated)
+        latents, sites = latents[:, simulated], sites[simulated]
         if not sites.size:
             return state, True
         few = self.design.permutation(len(sites))[: runs_in_a_step(model.problem)]
@@ -315,7 +319,7 @@ class SampledSearch:
         """Search some neighbouring sites for several modes, from the prior, on an emulator for all runs."""
         problem, gaussian = model.problem, state.posterior
         learned = with_learned_hyperparameters(problem, gaussian)
-        emulator = fit_emulator(problem, state.runs, noise_std=learned.noise_std, rng=self.modes, everywhere=True)
+        emulator = fit_emulators(problem, state.runs, noise_std=learned.noise_std, rng=self.modes, everywhere=True)
         if emulator is None:
             return False
         sites = model.all_sites
@@ -331,14 +335,14 @@ class SampledSearch:
 
     def _choose_runs(
         self, problem: Problem, samples: Samples, tempered: Floats | None
-    ) -> list[tuple[Floats, NDArray[np.intp]]]:
-        """Choose draws for the next runs, latents (S, B, Q) at sites (B,): of the posterior, then tempered ones."""
-        N, each = problem.survey.size, runs_in_a_step(problem)
-        chosen = [_pick(samples.latents, each, N, self.design)]
-        if tempered is not None:
-            wide = math.ceil(self.rounds.tempered_share * each)
-            chosen.append(_pick(tempered, wide, N, self.design))
-        return chosen
+    ) -> tuple[list[Chosen], list[Chosen]]:
+        """Choose draws for the next runs of each simulator: of the posterior, and tempered ones."""
+        pairs = list(zip(simulated_parts(problem), source_runs_in_a_step(problem), strict=True))
+        chosen = [_pick(samples.latents, each, part.sites, self.design) for part, each in pairs]
+        if tempered is None:
+            return chosen, []
+        share = self.rounds.tempered_share
+        return chosen, [_pick(tempered, math.ceil(share * each), part.sites, self.design) for part, each in pairs]
 
     def _is_good(self, problem: Problem, near: Floats, beyond: Floats | None = None) -> bool:
         """Return whether the emulator's errors at draws, and at tempered draws if there are any, are small enough."""
@@ -402,7 +406,7 @@ def extreme_draws(draws: Floats, distance: float) -> tuple[Floats, NDArray[np.in
 
 
 def _posterior_on(
-    model: SiteModel, emulator: Emulator, gaussian: GaussianPosterior, sites: NDArray[np.intp] | None = None
+    model: SiteModel, emulator: Surrogate, gaussian: GaussianPosterior, sites: NDArray[np.intp] | None = None
 ) -> EmulatedPosterior:
     """Return the posterior on an emulator, with its error in the noise: of all sites, or of some with a dense prior."""
     problem = with_learned_hyperparameters(model.with_emulator_error(emulator), gaussian)
@@ -416,12 +420,12 @@ def _affords(problem: Problem, runner: Runner, runs: int) -> bool:
     return runner.simulator.can_afford(runs) and runner.simulator.runs + runs <= run_budget(problem)
 
 
-def _pick(draws: Floats, runs: int, sites: int, rng: np.random.Generator) -> tuple[Floats, NDArray[np.intp]]:
+def _pick(draws: Floats, runs: int, sites: NDArray[np.intp], rng: np.random.Generator) -> Chosen:
     """Pick a different draw for each of about `runs` runs: latents (S, B, Q), and their sites (B,).
 
     Each site gets the same number of runs; if there are more sites than runs, a random selection gets one each.
     """
-    chosen = np.arange(sites) if runs >= sites else np.sort(rng.choice(sites, runs, replace=False))
+    chosen = sites if runs >= len(sites) else np.sort(rng.choice(sites, runs, replace=False))
     numbers = rng.integers(len(draws), size=(max(runs // len(chosen), 1), len(chosen)))
     return draws[numbers, chosen], chosen
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from invgp.emulation import Emulator
+from invgp.emulation import Surrogate
 from invgp.formatting import count_noun
 from invgp.inference.diagnostics import diagnose
 from invgp.inference.exact_draws import HAMILTONIAN, SamplingOptions
@@ -59,7 +59,7 @@ def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tu
     )
 
 
-def _emulator_notes(model: SiteModel, emulator: Emulator, rounds: RoundOptions) -> list[str]:
+def _emulator_notes(model: SiteModel, emulator: Surrogate, rounds: RoundOptions) -> list[str]:
     """Name the sites where the error of the emulator, which is part of the noise, widens the posterior."""
     widened = model.with_emulator_error(emulator).noise_std / model.problem.noise_std
     widened = np.where(np.isfinite(model.problem.survey.Y), widened, 1.0).max(axis=1)

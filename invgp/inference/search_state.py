@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
-from invgp.emulation import Emulator, Runs
+from invgp.emulation import Runs, Surrogate
 from invgp.posterior import Samples
 from invgp.problem import Floats
 
@@ -49,7 +49,7 @@ class SampledTarget:
     ----------
     gaussian : GaussianPosterior
         Gaussian approximation.
-    emulator : Emulator
+    emulator : Surrogate
     explained : bool
         Whether the search for the Gaussian has converged and explains the data.
     several_modes : bool
@@ -57,17 +57,32 @@ class SampledTarget:
     """
 
     gaussian: GaussianPosterior
-    emulator: Emulator
+    emulator: Surrogate
     explained: bool
     several_modes: bool
 
 
 @dataclass(frozen=True)
 class Step:
-    """An outer step of a search on an emulator: its number, and its simulator runs."""
+    """An outer step of a search on an emulator.
+
+    Attributes
+    ----------
+    number : int
+    runs : int
+        Its simulator runs.
+    by_source : tuple of int
+        Runs of each simulator; empty for a problem with one simulator.
+    """
 
     number: int
     runs: int
+    by_source: tuple[int, ...] = ()
+
+    @property
+    def source_runs(self) -> tuple[int, ...]:
+        """Runs of each simulator."""
+        return self.by_source or (self.runs,)
 
 
 @dataclass(frozen=True)
@@ -88,7 +103,7 @@ class SearchState:
         Difference from a Gaussian at each site, in standard deviations; NaN where it is not known.
     candidate : Candidate or None
         The best Gaussian posterior; None before the first evaluation of the bound.
-    emulator : Emulator or None
+    emulator : Surrogate or None
         Emulator for which the candidate was found; None without an emulator.
     steps : tuple of Step
         Outer steps that are left.
@@ -112,7 +127,7 @@ class SearchState:
     verification: Floats
     shape_errors: Floats
     candidate: Candidate | None = None
-    emulator: Emulator | None = None
+    emulator: Surrogate | None = None
     steps: tuple[Step, ...] = ()
     target: SampledTarget | None = None
     solver_noise: Floats | None = None

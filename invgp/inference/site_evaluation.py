@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,8 @@ from scipy.stats import qmc
 from invgp.core.backend import to_numpy
 from invgp.core.coupled.coupled_savigp import CoupledSavigp, State
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
-from invgp.emulation import Emulator
+from invgp.emulation import Surrogate
+from invgp.emulation.run_schedule import simulated_parts
 from invgp.execution.simulator import Batch
 from invgp.inference.optimisation import Evaluate
 from invgp.inference.runner import Runner
@@ -42,7 +44,7 @@ def evaluator(runner: Runner, state: SearchState) -> Evaluate:
     return evaluate
 
 
-def emulator_evaluator(emulator: Emulator) -> Evaluate:
+def emulator_evaluator(emulator: Surrogate) -> Evaluate:
     """Return the function that evaluates an emulator at latent values (S, B, Q) of sites (B,)."""
 
     def evaluate(latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:  # noqa: ARG001 - as for the simulator
@@ -67,21 +69,37 @@ def optimise(
 
 
 def draw_for_runs(
-    model: SiteModel, posterior: GaussianPosterior, runs: int, widened: float
-) -> tuple[Floats, NDArray[np.intp]]:
+    model: SiteModel, posterior: GaussianPosterior, runs: Sequence[int], widened: float
+) -> list[tuple[Floats, NDArray[np.intp]]]:
     """Draw latent values (S, B, Q) from a posterior for new runs, and select their sites (B,).
 
     Parameters
     ----------
     model : SiteModel
     posterior : GaussianPosterior
-    runs : int
-        Number of runs.
+    runs : sequence of int
+        Number of runs of each simulator.
     widened : float
         Factor on the spread of the posterior.
+
+    Returns
+    -------
+    list of (latents, sites)
+        One for each simulator that makes runs.
     """
-    N, Q, rng = model.problem.survey.size, model.problem.latent_count, model.streams.design
-    some = model.all_sites if runs >= N else np.sort(rng.choice(N, runs, replace=False))
+    parts = simulated_parts(model.problem)
+    return [
+        _draw_for_part(model, posterior, part.sites, count, widened)
+        for part, count in zip(parts, runs, strict=True)
+        if count
+    ]
+
+
+def _draw_for_part(
+    model: SiteModel, posterior: GaussianPosterior, sites: NDArray[np.intp], runs: int, widened: float
+) -> tuple[Floats, NDArray[np.intp]]:
+    Q, rng = model.problem.latent_count, model.streams.design
+    some = sites if runs >= len(sites) else np.sort(rng.choice(sites, runs, replace=False))
     points = qmc.Sobol(Q, rng=rng).random_base2(math.ceil(math.log2(runs)))[:runs]
     normals = ndtri(np.clip(points, 1e-6, 1.0 - 1e-6))
     normals = normals[rng.permutation(runs)].reshape(-1, len(some), Q, 1)

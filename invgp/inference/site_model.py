@@ -15,8 +15,8 @@ from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.core.coupled.site_estimators import min_fit_samples
 from invgp.core.coupled.stage import Stage
 from invgp.core.point_sets import Points
-from invgp.emulation import Emulator
-from invgp.emulation.run_schedule import can_emulate, effective_neighbours
+from invgp.emulation import Surrogate
+from invgp.emulation.run_schedule import can_emulate, effective_neighbours, simulated_parts
 from invgp.execution.missing_output_counts import runs_needed
 from invgp.inference.earlier_runs import earlier_runs
 from invgp.inference.optimisation import Optimiser
@@ -26,6 +26,7 @@ from invgp.inference.search_options import DEFAULTS, SearchOptions
 from invgp.inference.search_state import SearchState
 from invgp.latent_model.noise_density import likelihood_of
 from invgp.latent_model.prior import learning_of, prior_of
+from invgp.ledger import Recorder
 from invgp.problem import Floats, Problem
 
 
@@ -119,7 +120,7 @@ class SiteModel:
         learning = learning_of(problem, backend)
         return CoupledSavigp(self.prior, stages, likelihood_of(problem, backend), learning, self.factorised)
 
-    def with_emulator_error(self, emulator: Emulator | None) -> Problem:
+    def with_emulator_error(self, emulator: Surrogate | None) -> Problem:
         """Return the problem with the error of an emulator added to the noise.
 
         Sites within a length-scale have nearly the same error, which does not average out; the error is scaled
@@ -149,7 +150,7 @@ def prepare_site_model(problem: Problem, backend: Backend, runner: Runner, seed:
     model = SiteModel(problem, backend, seed, streams, prior, optimiser, np.ones(N), [])
     state = SearchState(
         start=start_of(model, runner),
-        runs=earlier_runs(problem, runner.simulator.recorder if emulates else None, seed),
+        runs=earlier_runs(problem, _recorders(problem, runner, emulates=emulates), seed),
         direct=np.zeros(N, dtype=bool),
         verification=np.full(N, np.nan),
         shape_errors=np.full((N, problem.latent_count), np.nan),
@@ -160,6 +161,12 @@ def prepare_site_model(problem: Problem, backend: Backend, runner: Runner, seed:
         stages = [_draw_stage(model, runner, plan) for plan in plan_emulator_stages(problem, model.options)]
         model = replace(model, neighbour_counts=neighbours, emulator_stages=stages)
     return model, state
+
+
+def _recorders(problem: Problem, runner: Runner, *, emulates: bool) -> list[Recorder | None]:
+    """Return the ledger of each simulator; None if there is no emulator, which would use earlier runs."""
+    simulator = runner.simulator
+    return [simulator.recorder_of(part) if emulates else None for part in simulated_parts(problem)]
 
 
 def start_of(model: SiteModel, runner: Runner, precision: float = 0.0) -> GaussianPosterior:

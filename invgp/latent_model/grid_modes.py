@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from invgp.core.backend import Backend, cholesky, to_numpy
-from invgp.core.field.field_gaussian import Gaussian
+from invgp.core.backend import Backend, cholesky, solve_triangular, to_numpy
+from invgp.core.field.field_gaussian import Gaussian, LowRankGaussian
 from invgp.core.field.grid_basis import Basis, leading_modes
-from invgp.core.kernels import Kernel
+from invgp.core.kernels import Averaged, Kernel
 from invgp.gaussian_processes import WhitenedInducing
-from invgp.problem import Floats, Problem
+from invgp.problem import DirectModel, Floats, Problem
 
 MOST_MODES = 1000  # most modes of one process
 MOST_SCALED = 4.0  # largest factor on the variance of the weaker modes at a node
 FAR_AWAY = 1e6  # distance of unused inducing points, in length-scales and extents of the grid: no correlation left
+
+
+@dataclass(frozen=True)
+class Condition:
+    """The variables of the modes given direct data: centre + w root, with standard normal w.
+
+    Attributes
+    ----------
+    centre : array, shape (R,)
+    root : array, shape (R, R)
+        T with T^T T their covariance. It differs from the identity in the directions of the direct data only.
+    log_evidence : float, nats
+        Log marginal likelihood of the direct data.
+    """
+
+    centre: Floats
+    root: Floats
+    log_evidence: float
 
 
 @dataclass(frozen=True)
@@ -31,11 +51,15 @@ class Field:
         Modes of each process, for a process of variance 1.
     mean, std : arrays, shape (Q,)
         Prior mean and standard deviation of the processes.
+    condition : Condition or None
+        Distribution of the variables of the modes given direct data, if there are any. The variables w of the field are
+        then standard normal given these data.
     """
 
     bases: tuple[Basis, ...]
     mean: Floats
     std: Floats
+    condition: Condition | None = None
 
     @property
     def slices(self) -> list[slice]:
@@ -45,6 +69,7 @@ class Field:
 
     def latents(self, w: Floats, nodes: slice = slice(None)) -> Floats:
         """Compute the processes (S, G, Q) on the grid, or at some of its nodes, from w (S, R)."""
+        w = w if self.condition is None else self.condition.centre + w @ self.condition.root
         parts = [
             m + s * (w[:, part] @ to_numpy(basis.modes)[nodes].T)
             for m, s, part, basis in zip(self.mean, self.std, self.slices, self.bases, strict=True)
@@ -57,7 +82,10 @@ class Field:
             (latents[..., j] - m) / s @ to_numpy(basis.modes) / to_numpy(basis.variances)
             for j, (m, s, basis) in enumerate(zip(self.mean, self.std, self.bases, strict=True))
         ]
-        return np.concatenate(parts, axis=-1)
+        w = np.concatenate(parts, axis=-1)
+        if self.condition is None:
+            return w
+        return np.asarray(np.linalg.solve(self.condition.root.T, (w - self.condition.centre).T).T)
 
     def coordinates_of(self, other: Field) -> Floats:
         """Return the matrix (R, R') that projects the variables of another field on the modes of this field."""
@@ -69,6 +97,8 @@ class Field:
 
     def covariance(self, covariance: Floats) -> Floats:
         """Compute the covariance (G, Q, Q) of the processes at each node from the covariance (R, R) of w."""
+        if self.condition is not None:
+            covariance = self.condition.root.T @ covariance @ self.condition.root
         modes = [s * to_numpy(basis.modes) for s, basis in zip(self.std, self.bases, strict=True)]
         nodes, processes = modes[0].shape[0], len(modes)
         found = np.empty((nodes, processes, processes))
@@ -103,6 +133,8 @@ class Field:
         M = self.pivots // Q
         kernels = [latent.kernel for latent in problem.latents for _ in range(latent.size)]
         mean, factor = to_numpy(q.mean), to_numpy(q.factor)
+        if self.condition is not None:
+            mean, factor = self.condition.centre + mean @ self.condition.root, self.condition.root.T @ factor
         inducing, centre, rotated, weaker = np.empty((Q, M, X.shape[1])), np.empty((Q, M)), [], []
         for j, (basis, part) in enumerate(zip(self.bases, self.slices, strict=True)):
             m = len(basis.pivots)
@@ -169,4 +201,101 @@ def field_of(problem: Problem, backend: Backend) -> Field:
     for latent in problem.latents:
         kernel = latent.kernel.on_backend(backend)
         bases += [leading_modes(kernel, nodes, problem.inference.kept_variance, MOST_MODES)] * latent.size
-    return Field(tuple(bases), mean, std)
+    field = Field(tuple(bases), mean, std)
+    direct = [part.problem for part in problem.parts if part.direct]
+    return replace(field, condition=condition_on(field, problem, direct)) if direct else field
+
+
+class DirectRows(NamedTuple):
+    """Direct data as linear functions of the variables of the modes: y = mean + rows w + noise.
+
+    Attributes
+    ----------
+    y, mean, noise_std : array, shape (n,)
+        Data, their prior means, and the standard deviations of their noise.
+    rows : array, shape (n, R)
+    omitted_std : array, shape (n,)
+        Standard deviation of the part of the prior that the modes omit.
+    """
+
+    y: Floats
+    mean: Floats
+    noise_std: Floats
+    rows: Floats
+    omitted_std: Floats
+
+
+def direct_rows(field: Field, problem: Problem, direct: Problem) -> DirectRows:
+    """Return linear direct data of a field model as functions of the variables of the modes.
+
+    Parameters
+    ----------
+    field : Field
+        Modes, without a condition.
+    problem : Problem
+        The field model.
+    direct : Problem
+        The direct data, as in `Part`.
+    """
+    if problem.grid is None or not isinstance(direct.forward, DirectModel):
+        raise ValueError("the problem has no grid, or the data are not direct")
+    X, Q = direct.survey.locations, len(field.bases)
+    K = len(X)
+    # Values are linear functions of the processes: their constants and weights follow from unit vectors.
+    units = np.concatenate([np.zeros((1, Q)), np.eye(Q)])[:, None, :]
+    rows = direct.to_simulator(np.broadcast_to(units, (Q + 1, K, Q)))
+    outputs = direct.from_simulator(direct.forward.compute(rows), Q + 1)
+    constant, weights = outputs[0], outputs[1:] - outputs[0]  # (K, P) and (Q, K, P)
+    P = constant.shape[1]
+    at_places, variance = np.zeros((K, P, field.slices[-1].stop)), np.zeros((K, P))
+    latents = [latent for latent in problem.latents for _ in range(latent.size)]
+    for j, (latent, basis, part) in enumerate(zip(latents, field.bases, field.slices, strict=True)):
+        kernel = Averaged(latent.kernel, problem.grid.X.shape[1])
+        pivots = problem.grid.X[basis.pivots]
+        projection = solve_triangular(cholesky(kernel(pivots, pivots)), kernel(pivots, X))
+        modes = field.std[j] * (projection.T @ to_numpy(basis.rotation)[:, : basis.size])
+        at_places[..., part] += weights[j][..., None] * modes[:, None, :]
+        left = field.std[j] ** 2 * kernel.diagonal(X) - np.sum(modes**2, axis=1)
+        variance += weights[j] ** 2 * np.maximum(left, 0.0)[:, None]
+    y = direct.survey.Y
+    seen = np.isfinite(y)
+    mean = constant + np.einsum("qkp,q->kp", weights, field.mean)
+    return DirectRows(y[seen], mean[seen], direct.noise_std[seen], at_places[seen], np.sqrt(variance[seen]))
+
+
+def predict_direct(field: Field, problem: Problem, direct: Problem, q: Gaussian) -> tuple[Floats, Floats]:
+    """Return the posterior mean and standard deviation (K, P) of direct data, for a Gaussian of the variables."""
+    everything = replace(
+        direct,
+        survey=replace(
+            direct.survey,
+            observations=tuple(replace(o, values=np.zeros_like(o.values)) for o in direct.survey.observations),
+        ),
+    )
+    found, shape = direct_rows(field, problem, everything), direct.survey.Y.shape
+    mean, factor = to_numpy(q.mean), to_numpy(q.factor)
+    if field.condition is not None:
+        mean, factor = field.condition.centre + mean @ field.condition.root, field.condition.root.T @ factor
+    variance = np.sum((found.rows @ factor) ** 2, axis=1) + found.omitted_std**2
+    return (found.mean + found.rows @ mean).reshape(shape), np.sqrt(variance).reshape(shape)
+
+
+def condition_on(field: Field, problem: Problem, direct: Sequence[Problem]) -> Condition:
+    """Return the distribution of the variables of the modes given linear direct data."""
+    parts = [direct_rows(field, problem, one) for one in direct]
+    y, mean, noise, rows, omitted = (np.concatenate([getattr(p, name) for p in parts]) for name in DirectRows._fields)
+    spread = np.hypot(noise, omitted)
+    whitened, residual = rows / spread[:, None], (y - mean) / spread
+    posterior = LowRankGaussian(np.zeros(rows.shape[1]), whitened.T)
+    gram = np.eye(len(y)) + whitened @ whitened.T
+    log_evidence = -0.5 * float(
+        residual @ np.linalg.solve(gram, residual)
+        + np.linalg.slogdet(gram)[1]
+        + 2.0 * np.sum(np.log(spread))
+        + len(y) * np.log(2.0 * np.pi)
+    )
+    return Condition(
+        np.asarray(posterior.covariance_times(whitened.T @ residual)),
+        np.asarray(posterior.samples(np.eye(rows.shape[1]))),
+        log_evidence,
+    )

@@ -8,7 +8,7 @@ import numpy as np
 
 from invgp.core.backend import select_backend, to_numpy
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
-from invgp.core.kernels import Kernel
+from invgp.core.kernels import Averaged, Kernel
 from invgp.problem import Floats, Latent, Problem
 
 
@@ -31,6 +31,7 @@ def with_kernel(latent: Latent, kernel: Kernel, variance: Floats) -> Latent:
 
     Hyperparameters that are not learnt stay unchanged.
     """
+    kernel = kernel.kernel if isinstance(kernel, Averaged) else kernel
     if set(latent.learn) - {"std"}:
         latent = replace(latent, kernel=kernel.with_variance(1.0))
     if not {"std", "share"} & set(latent.learn):

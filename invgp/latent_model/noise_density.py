@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -25,6 +26,11 @@ class LogDensity(Protocol):
 
 def noise_log_density(problem: Problem, backend: Backend) -> LogDensity:
     """Return the log density of the observations of a problem."""
+    parts = _by_kind(problem)
+    if len(parts) > 1:
+        densities = [noise_log_density(part, backend) for part in parts]
+        return lambda outputs, sites=None: sum((d(outputs, sites) for d in densities[1:]), densities[0](outputs, sites))
+    problem = parts[0]
     if problem.noise.kind == "gaussian":
         gaussian = gaussian_noise(problem, backend)
 
@@ -54,6 +60,16 @@ def noise_log_density_gradient(problem: Problem, backend: Backend) -> Callable[[
     callable
         Outputs (S, N, P) of all sites -> log densities (S, N) and gradients (S, N, P).
     """
+    parts = _by_kind(problem)
+    if len(parts) > 1:
+        densities = [noise_log_density_gradient(part, backend) for part in parts]
+
+        def of_all(outputs: Array) -> tuple[Array, Array]:
+            found = [density(outputs) for density in densities]
+            return sum((v for v, _ in found[1:]), found[0][0]), sum((g for _, g in found[1:]), found[0][1])
+
+        return of_all
+    problem = parts[0]
     log_density = noise_log_density(problem, backend)
     if problem.noise.kind == "gaussian":
         gaussian = gaussian_noise(problem, backend)
@@ -83,11 +99,33 @@ def noise_log_density_gradient(problem: Problem, backend: Backend) -> Callable[[
 
 def likelihood_of(problem: Problem, backend: Backend) -> GaussianNoise | LogDensity:
     """Return the likelihood for `CoupledSavigp`: Gaussian noise, or the log density of other noise."""
-    return gaussian_noise(problem, backend) if problem.noise.kind == "gaussian" else noise_log_density(problem, backend)
+    return gaussian_noise(problem, backend) if problem.noise.is_gaussian else noise_log_density(problem, backend)
+
+
+def _by_kind(problem: Problem) -> list[Problem]:
+    """Split a problem by the kinds of its noise; the observations with noise of another kind become missing."""
+    kinds = list(dict.fromkeys(problem.noise.kind_of(o.name) for o in problem.survey.observations))
+    if not problem.noise.kinds:
+        return [problem]
+
+    def only(kind: str) -> Problem:
+        observations = tuple(
+            o if problem.noise.kind_of(o.name) == kind else replace(o, values=np.full_like(o.values, np.nan))
+            for o in problem.survey.observations
+        )
+        survey = replace(problem.survey, observations=observations)
+        return replace(problem, survey=survey, noise=replace(problem.noise, kind=kind, kinds={}))
+
+    return [only(kind) for kind in kinds]
 
 
 def draw_noise(problem: Problem, rng: np.random.Generator) -> Floats:
     """Draw noise (N, P) for one survey; NaN where the problem has no observation."""
+    parts = _by_kind(problem)
+    if len(parts) > 1:
+        draws = [draw_noise(part, rng) for part in parts]
+        return np.where(np.isnan(problem.survey.Y), np.nan, np.nansum(draws, axis=0))
+    problem = parts[0]
     shape = problem.noise_std.shape
     if problem.noise.correlates_sites:
         observed = ~np.isnan(problem.survey.Y)

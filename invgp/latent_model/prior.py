@@ -19,7 +19,7 @@ def kernels_of(problem: Problem, backend: Backend) -> tuple[Kernel, ...]:
     """Return the kernel of each latent process."""
     _, std = problem.prior_moments()
     return tuple(
-        latent.kernel.on_backend(backend).with_variance(float(s) ** 2)
+        problem.survey.kernel_at_sites(latent.kernel.on_backend(backend).with_variance(float(s) ** 2))
         for latent in problem.latents
         for s in std[problem.latent_slices[latent.name]]
     )
@@ -36,9 +36,9 @@ def prior_of(problem: Problem, backend: Backend, rng: np.random.Generator | None
         Places `inference.inducing` inducing points. Without it the prior is dense.
     """
     mean, _ = problem.prior_moments()
-    X, count, Q = problem.survey.X, problem.inference.inducing, problem.latent_count
+    X, count, Q = problem.survey.locations, problem.inference.inducing, problem.latent_count
     dense = rng is None or count is None or count >= len(X)
-    Z = X if rng is None or count is None or dense else cluster_centres(X, count, rng)
+    Z = X if rng is None or count is None or dense else cluster_centres(problem.survey.X, count, rng)
     everywhere = backend.namespace.broadcast_to(backend.asarray(Z), (Q, *Z.shape))
     return Prior(
         kernels_of(problem, backend),

@@ -12,9 +12,9 @@ import numpy as np
 import xarray as xr
 
 from invgp.errors import ArgumentError
+from invgp.expressions import DerivedExpression, ExpressionLatent, Values
 from invgp.formatting import suggest
 from invgp.links import LINKS, normal_draws
-from invgp.maps.expressions import DerivedExpression, ExpressionLatent, Values
 from invgp.maps.posterior_field import LatentField, LocatedPosterior, draw_mixture
 from invgp.problem import Floats
 from invgp.units import conversion, is_unit

@@ -26,7 +26,7 @@ from scipy.special import ndtri
 from invgp.core.coupled.coupled_gaussian import CoupledGaussian, SiteFactors, gaussian_from_natural, natural_parameters
 from invgp.core.coupled.prior import Prior
 from invgp.core.geometry import inducing_factor, sparse_geometry
-from invgp.core.kernels import Kernel
+from invgp.core.kernels import Averaged, Kernel
 from invgp.errors import ArgumentError, ConfigError
 from invgp.gaussian_processes import (
     ProcessPosterior,
@@ -35,6 +35,7 @@ from invgp.gaussian_processes import (
     WhitenedInducing,
     kernel_from_attributes,
     read_process_posterior,
+    site_locations,
 )
 from invgp.links import LINKS, Link
 from invgp.posterior.modes import draws_of_mode
@@ -249,7 +250,9 @@ class PosteriorField:
                 "(use its own grid)"
             )
         fields = _read_fields(posterior)
-        X = np.stack([np.asarray(posterior[name].values, dtype=np.float64) for name in coordinates], axis=-1)
+        X = site_locations(posterior, coordinates)
+        if X.shape[1] > len(coordinates):
+            fields = tuple(replace(f, kernel=Averaged(f.kernel, len(coordinates))) for f in fields)
         try:
             found = _build_posterior_field(fields, X, stored)
         except np.linalg.LinAlgError as error:

@@ -12,8 +12,8 @@ import xarray as xr
 
 from invgp import netcdf
 from invgp.errors import ArgumentError
+from invgp.expressions import parse_expression
 from invgp.formatting import suggest
-from invgp.maps.expressions import parse_expression
 from invgp.maps.grids import MapGrid, Slices, parse_grid
 from invgp.maps.joint_draws import draw_bytes
 from invgp.maps.map_plan import MapPlan

@@ -22,7 +22,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from invgp.core.kernels import Kernel
+from invgp.core.kernels import Averaged, Kernel, averages_of
 from invgp.maps.grids import MapGrid
 from invgp.maps.posterior_field import SharedKernel
 from invgp.maps.prior_functions import PriorFunction, draw_functions, is_stationary
@@ -37,6 +37,7 @@ GRID_BYTES = 2**31  # largest size of all draws on a grid together
 ENLARGEMENT = 1.3  # of a periodic grid whose covariance is not positive definite
 REGULAR = 1e-6  # largest deviation of a regular axis from equal steps, in steps
 GRID_NEIGHBOURS, INDUCING_NEIGHBOURS = 60, 20  # of an inducing point, on which its value is conditioned
+FEWEST_NEIGHBOURS = 2  # of each point of an interval, if the inducing point is an average
 NUGGET = 1e-9  # added to the covariance of neighbours, which may be singular
 LOCATION_ERROR = 1e-8  # variance of the error of draws at inducing points, which nearly coincident points would amplify
 SMALLEST_JITTER, LARGEST_JITTER = 1e-12, 1e-6  # added to a conditional covariance, which may be singular
@@ -184,8 +185,8 @@ class InducingConditionals:
 
     Attributes
     ----------
-    nodes : array of int, shape (M, n)
-        Nearest nodes of each inducing point.
+    nodes : list of array of int
+        Nearest nodes of each inducing point; of one that is an average over an interval, nodes all over the interval.
     previous : list of array of int
         For each inducing point, the nearest of those before it.
     weights : list of array
@@ -194,7 +195,7 @@ class InducingConditionals:
         Conditional standard deviations.
     """
 
-    nodes: Indices
+    nodes: list[Indices]
     previous: list[Indices]
     weights: list[Floats]
     spread: Floats
@@ -203,16 +204,20 @@ class InducingConditionals:
     def build(kernel: SharedKernel, nodes: Floats) -> InducingConditionals:
         """Return the conditional distributions for nodes (N, D)."""
         Z, extent = kernel.Z, np.ptp(nodes, axis=0)
-        scale = kernel.kernel.correlation_length(Z.shape[1])
+        D, variance = nodes.shape[1], kernel.kernel.diagonal(Z)
+        scale = kernel.kernel.correlation_length(D)
         scale = np.where(np.isfinite(scale), scale, np.where(extent > 0.0, extent, 1.0))
-        variance = kernel.kernel.diagonal(Z)
-        _, nearest = cKDTree(nodes / scale).query(Z / scale, k=min(GRID_NEIGHBOURS, len(nodes)))
-        nearest = np.asarray(nearest, dtype=np.intp).reshape(len(Z), -1)
-        previous, weights, spread = [], [], np.empty(len(Z))
+        tree, centres = cKDTree(nodes / scale), Z[:, :D] / scale
+        inputs = np.concatenate([nodes, np.zeros((len(nodes), Z.shape[1] - D))], axis=1)
+        nearest, previous, weights, spread = [], [], [], np.empty(len(Z))
         for i in range(len(Z)):
-            distance = np.sum(((Z[:i] - Z[i]) / scale) ** 2, axis=1)
+            average = averages_of(Z[i : i + 1], D)
+            places = centres[i : i + 1] if average is None else average.points[1:] / scale
+            each = min(max(GRID_NEIGHBOURS // len(places), FEWEST_NEIGHBOURS), len(nodes))
+            nearest.append(np.unique(tree.query(places, k=each)[1]).astype(np.intp))
+            distance = np.sum((centres[:i] - centres[i]) ** 2, axis=1)
             before = np.argsort(distance, kind="stable")[:INDUCING_NEIGHBOURS]
-            around = np.concatenate([nodes[nearest[i]], Z[before]])
+            around = np.concatenate([inputs[nearest[i]], Z[before]])
             own = kernel.kernel(around, Z[i : i + 1])[:, 0]
             weight = scipy.linalg.solve(
                 kernel.kernel(around, around) + NUGGET * np.eye(len(around)), own, assume_a="pos", check_finite=False
@@ -250,8 +255,14 @@ class WaveDraw:
     @staticmethod
     def sample(kernel: SharedKernel, count: int, rng: np.random.Generator) -> WaveDraw:
         """Draw functions with the covariance of a kernel."""
-        functions = draw_functions(kernel.kernel, kernel.Z, count, rng)
-        inducing = np.asarray(sum(function(kernel.Z) for function in functions))
+        unit, Z, average = kernel.kernel, kernel.Z, None
+        if isinstance(unit, Averaged):
+            average = averages_of(Z, unit.dimensions)
+            Z = Z[:, : unit.dimensions] if average is None else average.points
+            unit = unit.kernel
+        functions = draw_functions(unit, Z, count, rng)
+        inducing = np.asarray(sum(function(Z) for function in functions))
+        inducing = inducing if average is None else average.reduce(inducing.T).T
         return WaveDraw(kernel, functions, inducing + _draw_jitter(kernel, count, rng))
 
     def corrections(self, whitened: Floats) -> Floats:

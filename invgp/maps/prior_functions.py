@@ -21,6 +21,7 @@ from scipy.stats import f as f_distribution
 from scipy.stats import gamma, qmc
 
 from invgp.core.kernels import (
+    Averaged,
     Constant,
     Kernel,
     Linear,
@@ -157,7 +158,7 @@ def is_stationary(kernel: Kernel) -> bool:
     """Return whether a kernel is a function of the distances along each coordinate."""
     if isinstance(kernel, Sum | Product):
         return all(is_stationary(part) for part in kernel.parts)
-    if isinstance(kernel, OnDimensions):
+    if isinstance(kernel, OnDimensions | Averaged):
         return is_stationary(kernel.kernel)
     return isinstance(kernel, Stationary | Periodic | Constant | White)
 

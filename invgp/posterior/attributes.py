@@ -54,12 +54,21 @@ def dataset_attributes(problem: Problem, solution: Solution) -> dict[str, Any]:
         "invgp_survey_digest": problem.survey.digest,
         "invgp_simulator": problem.forward.name,
         "invgp_simulator_digest": problem.forward.digest,
+        **_source_attributes(problem),
         "invgp_software": ", ".join(software),
         **position_attributes(problem),
         "invgp_latents": " ".join(v.name for v in problem.latents),
         "invgp_observations": " ".join(o.name for o in problem.survey.observations),
         "invgp_config": problem.config_text,
     }
+
+
+def _source_attributes(problem: Problem) -> dict[str, str]:
+    """Return the names of all sources, and of those with direct data; nothing for a single survey."""
+    if not problem.sources:
+        return {}
+    direct = [part.name for part in problem.parts if part.direct]
+    return {"invgp_sources": " ".join(part.name for part in problem.parts), "invgp_direct_sources": " ".join(direct)}
 
 
 def has_converged(posterior: xr.Dataset) -> bool:

@@ -39,6 +39,8 @@ def dataset_coordinates(problem: Problem, solution: Solution) -> dict[str, xr.Da
         name = site_coordinate_name(problem, column)
         if name != column.name:  # CF has one easting for a projection: that of the nodes
             attributes.pop("standard_name", None)
+        if problem.survey.extents is not None:
+            attributes["bounds"] = f"{name}_bounds"
         coordinates[name] = make_array(("site",), column.values, attributes)
     if problem.grid is not None:
         for column, attributes in _coordinate_attributes(problem.grid.coordinates, crs):
@@ -67,6 +69,29 @@ def _draw_attributes(problem: Problem, solution: Solution) -> dict[str, str]:
         few = "since there are many unknowns" if count == problem.stored_draws else "which are all that were made"
         about["comment"] = f"{count} draws are stored instead of {DEFAULT_DRAWS}, {few}"
     return about
+
+
+def source_variables(problem: Problem) -> dict[str, xr.DataArray]:
+    """Return the source of each site and the intervals over which sites are averages; empty for a single survey."""
+    variables: dict[str, xr.DataArray] = {}
+    if problem.sources and problem.grid is None:
+        numbers = np.zeros(problem.survey.size, dtype=np.int8)
+        for k, part in enumerate(problem.parts):
+            numbers[part.sites] = k
+        about = {
+            "long_name": "source of the data of the site",
+            "flag_values": np.arange(len(problem.parts), dtype=np.int8),
+            "flag_meanings": " ".join(part.name for part in problem.parts),
+        }
+        variables["source"] = make_array(("site",), numbers, about)
+    extents = problem.survey.extents
+    if extents is not None:
+        for d, column in enumerate(problem.survey.coordinates):
+            ends = np.stack([column.values - extents[:, d], column.values + extents[:, d]], axis=-1)
+            name = f"{site_coordinate_name(problem, column)}_bounds"
+            about = {"long_name": f"interval of {column.name} over which the latents of the site are averaged"}
+            variables[name] = make_array(("site", "bounds"), ends, about | {"units": column.unit})
+    return variables
 
 
 def site_coordinate_name(problem: Problem, column: Column) -> str:

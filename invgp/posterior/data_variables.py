@@ -14,18 +14,19 @@ from invgp.problem import Floats, Observation, Problem
 
 
 def data_variables(
-    observation: Observation, solution: Solution, columns: slice, noise_std: Floats
+    observation: Observation, predicted: Floats, predicted_std: Floats, noise_std: Floats, points: str = "site"
 ) -> dict[str, xr.DataArray]:
     """Return the variables of one observation.
 
     Parameters
     ----------
     observation : Observation
-    solution : Solution
-    columns : slice
-        Columns of the observation among the P outputs.
+    predicted, predicted_std : array, shape (N, p)
+        Posterior mean and standard deviation of the modelled values.
     noise_std : array, shape (N, p)
         Standard deviation of the noise, in the unit of the observation.
+    points : str
+        Dimension of the places.
 
     Returns
     -------
@@ -35,12 +36,12 @@ def data_variables(
     name, what = observation.name, observation.long_name or observation.name
     unit = {"units": observation.unit}
     named = {"standard_name": observation.standard_name} if observation.standard_name else {}
-    predicted = solution.predicted[:, columns]
 
     def field(values: Floats, long_name: str, extra: Mapping[str, str] | None = None) -> xr.DataArray:
-        return label_array(values, observation.dimension, {"long_name": long_name, **unit, **(extra or {})})
+        about = {"long_name": long_name, **unit, **(extra or {})}
+        return label_array(values, observation.dimension, about, points=points)
 
-    found = {
+    return {
         f"{name}_observed": field(
             observation.values, f"observed {what}", {**named, "ancillary_variables": f"{name}_noise_std"}
         ),
@@ -49,16 +50,31 @@ def data_variables(
             predicted, f"modelled {what}", {"comment": "mean over the posterior of the simulator's output"}
         ),
         f"{name}_predicted_std": field(
-            solution.predicted_std[:, columns],
+            predicted_std,
             f"standard deviation of modelled {what}",
             {"comment": "over the posterior, without the noise of the observation"},
         ),
         f"{name}_residual": field(observation.values - predicted, f"observed minus modelled {what}"),
     }
-    if solution.samples is None:
-        return found
-    for suffix, values in _predictions_by_mode(solution.samples).items():
-        about = found[f"{name}_{suffix}"].attrs
+
+
+def predictions_by_mode(
+    observation: Observation, samples: Samples, columns: slice, variables: Mapping[str, xr.DataArray]
+) -> dict[str, xr.DataArray]:
+    """Return the predictions of one observation for each mode; nothing if there is one mode.
+
+    Parameters
+    ----------
+    observation : Observation
+    samples : Samples
+    columns : slice
+        Columns of the observation among the P outputs.
+    variables : mapping of str to DataArray
+        Predictions for all modes together, whose attributes are used.
+    """
+    name, found = observation.name, {}
+    for suffix, values in _moments_by_mode(samples).items():
+        about = variables[f"{name}_{suffix}"].attrs
         found[f"{name}_{suffix}_by_mode"] = label_array(
             values[..., columns].astype(np.float32),
             observation.dimension,
@@ -68,7 +84,7 @@ def data_variables(
     return found
 
 
-def _predictions_by_mode(samples: Samples) -> dict[str, Floats]:
+def _moments_by_mode(samples: Samples) -> dict[str, Floats]:
     """Return mean and standard deviation (K, N, P) of the outputs for each of several modes; NaN without a draw."""
     if samples.predicted is None or samples.predicted_mode is None or samples.mode.max() == 0:
         return {}
@@ -79,6 +95,24 @@ def _predictions_by_mode(samples: Samples) -> dict[str, Floats]:
         means.append(own.mean(axis=0) if len(own) else nothing)
         stds.append(own.std(axis=0) if len(own) else nothing)
     return {"predicted": np.stack(means), "predicted_std": np.stack(stds)}
+
+
+def direct_variables(problem: Problem, solution: Solution) -> dict[str, xr.DataArray]:
+    """Return the direct data of a field model, with their places and their fit, along a dimension of each source."""
+    variables: dict[str, xr.DataArray] = {}
+    for part in problem.parts[1:]:
+        if part.name not in solution.direct_predictions:
+            continue
+        own, points = part.problem, f"{part.name}_place"
+        for c in own.survey.coordinates:
+            about = {"long_name": c.long_name or c.name, "units": c.unit}
+            variables[f"{part.name}_{c.name}"] = make_array((points,), c.values, about)
+        mean, std = solution.direct_predictions[part.name]
+        for observation in own.survey.observations:
+            columns = own.observation_slices[observation.name]
+            noise = own.noise.std[observation.name]
+            variables |= data_variables(observation, mean[:, columns], std[:, columns], noise, points)
+    return variables
 
 
 def diagnostic_variables(problem: Problem, solution: Solution) -> dict[str, xr.DataArray]:

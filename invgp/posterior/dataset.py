@@ -9,9 +9,9 @@ import xarray as xr
 
 from invgp.georeference import grid_mapping
 from invgp.posterior.attributes import dataset_attributes
-from invgp.posterior.coordinates import coordinate_order, dataset_coordinates, latent_coordinates
+from invgp.posterior.coordinates import coordinate_order, dataset_coordinates, latent_coordinates, source_variables
 from invgp.posterior.data_arrays import make_array
-from invgp.posterior.data_variables import data_variables, diagnostic_variables
+from invgp.posterior.data_variables import data_variables, diagnostic_variables, direct_variables, predictions_by_mode
 from invgp.posterior.latent_variables import (
     correlation_variable,
     draw_variables,
@@ -43,12 +43,17 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
     variables: dict[str, xr.DataArray] = {}
     for latent in problem.latents:
         ordered = replace(latent, kernel=latent.kernel.permuted(coordinate_order(problem)))
-        scale = np.sqrt(latent.kernel.diagonal(problem.survey.X if problem.grid is None else problem.grid.X))
+        at, kernel = survey.locations, survey.kernel_at_sites(latent.kernel)
+        scale = np.sqrt(kernel.diagonal(at) if problem.grid is None else latent.kernel.diagonal(problem.grid.X))
         columns = problem.latent_slices[latent.name]
         variables |= latent_variables(ordered, solution, columns, problem.output.quantiles, scale)
     for observation in survey.observations:
         columns = problem.observation_slices[observation.name]
-        variables |= data_variables(observation, solution, columns, problem.noise.std[observation.name])
+        fit = solution.predicted[:, columns], solution.predicted_std[:, columns]
+        variables |= data_variables(observation, *fit, problem.noise.std[observation.name])
+        if solution.samples is not None:
+            variables |= predictions_by_mode(observation, solution.samples, columns, variables)
+    variables |= direct_variables(problem, solution)
     variables["correlation"] = correlation_variable(problem, solution)
     variables["elbo"] = make_array(
         ("iteration",), solution.elbo, {"long_name": "evidence lower bound", "units": "1", "comment": "in nats"}
@@ -57,6 +62,7 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
         ("iteration",), solution.runs, {"long_name": "simulator runs spent so far", "units": "1"}
     )
     variables |= diagnostic_variables(problem, solution)
+    variables |= source_variables(problem)
     if solution.samples is not None:
         for latent in problem.latents:
             variables |= sampling_variables(latent, solution, solution.samples, problem.latent_slices[latent.name])

@@ -27,12 +27,13 @@ TEXT_ATTRIBUTES = (
     *("invgp_simulator_digest", "invgp_software", "invgp_coordinates", "invgp_site_coordinates"),
     *("invgp_grid_coordinates", "invgp_latents", "invgp_derived", "invgp_observations", "invgp_config", "invgp_map"),
     *("invgp_points", "invgp_draws", "invgp_calibration", "invgp_hyperparameters"),
+    *("invgp_sources", "invgp_direct_sources", "invgp_without"),
 )
 COUNT_ATTRIBUTES = ("invgp_runs", "invgp_runs_failed", "invgp_runs_from_ledger", "invgp_seed", "invgp_surveys")
 NUMBER_ATTRIBUTES = ("invgp_runs_at_once", "invgp_emulator_held_out_error", "invgp_emulator_verification_error")
 VARIABLE_TEXT_ATTRIBUTES = (
     *("long_name", "units", "standard_name", "positive", "comment", "ancillary_variables", "grid_mapping", "axis"),
-    *("kernel", "link", "learnt", "flag_meanings", "coordinates"),
+    *("kernel", "link", "learnt", "flag_meanings", "coordinates", "bounds"),
 )
 REQUIRED_ATTRIBUTES = (
     "invgp_config",
@@ -45,7 +46,7 @@ REQUIRED_ATTRIBUTES = (
 FIELD_SUFFIXES = ("_std", "_prior", "_prior_std", "_information", "_few_runs_std")  # along the dimensions of the latent
 PREDICTION_SUFFIXES = ("_std", "_quantile", "_sample", "_prior", "_prior_std", "_information")
 DATA_SUFFIXES = ("_observed", "_noise_std", "_predicted", "_predicted_std", "_residual")
-SITE_VARIABLES = ("shape_error", "emulator_error", "direct_evaluation")
+SITE_VARIABLES = ("shape_error", "emulator_error", "direct_evaluation", "source")
 PROCESS_VARIABLES = ("site_precision", "site_shift", "whitened_mean", "whitened_factor", "whitened_root")
 MOST_SHARES = 20  # of the variance, in the sum of a kernel, whose draws are checked
 MAY_BE_EMPTY = ("quantile", "realization")
@@ -163,6 +164,9 @@ def _check_positions(dataset: xr.Dataset, coordinates: Sequence[str]) -> tuple[s
         steps = np.diff(values)
         if on_axes and not (np.all(steps > 0.0) or np.all(steps < 0.0)):
             raise SchemaError(f"its coordinate {name!r} must rise, or fall, from each value to the next")
+    for name in coordinates:
+        if f"{name}_bounds" in dataset:
+            _finite_values(dataset, f"{name}_bounds", (point, "bounds"))
     has_sites = "invgp_site_coordinates" in dataset.attrs and "invgp_map" not in dataset.attrs
     for name in _read_names(dataset, "invgp_site_coordinates") if has_sites else ():
         _finite_values(dataset, name, ("site",))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,6 +207,8 @@ class Solution:
         For a field model, the part of the standard deviation of the processes that is due to the small number of runs.
     samples : Samples or None
         All draws from the exact posterior; None if the posterior is a Gaussian. `draws` are some of them.
+    direct_predictions : mapping of str to pair of arrays, shape (K, p)
+        For a field model, posterior mean and standard deviation of the direct data of each source.
     """
 
     mean: Floats
@@ -225,6 +228,7 @@ class Solution:
     emulator: EmulatorReport | None = None
     few_runs_std: Floats | None = None
     samples: Samples | None = None
+    direct_predictions: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
 
     @property
     def points(self) -> str:

@@ -4,9 +4,11 @@ Units: every array is in the unit of the object that it belongs to. Order: the Q
 order, each with its labels in order; the P outputs of a site are the observations in order, each with its labels.
 """
 
+from invgp.problem.direct_data import DirectModel
 from invgp.problem.prior_and_noise import SMALLEST_EIGENVALUE, WEAK_FACTOR, Latent, Noise
-from invgp.problem.problem import Problem
+from invgp.problem.problem import Part, Problem
 from invgp.problem.simulator_variables import SimulatorVariable
+from invgp.problem.sources import Integers, Source
 from invgp.problem.survey import Column, Floats, Grid, Labels, Observation, Survey
 from invgp.settings import FEWEST_FIELD_RUNS, InferenceSettings, OutputSettings, fewest_samples
 
@@ -15,16 +17,20 @@ __all__ = [
     "SMALLEST_EIGENVALUE",
     "WEAK_FACTOR",
     "Column",
+    "DirectModel",
     "Floats",
     "Grid",
     "InferenceSettings",
+    "Integers",
     "Labels",
     "Latent",
     "Noise",
     "Observation",
     "OutputSettings",
+    "Part",
     "Problem",
     "SimulatorVariable",
+    "Source",
     "Survey",
     "fewest_samples",
 ]

@@ -111,6 +111,8 @@ class Noise:
         exp(-distance), with each coordinate divided by its length.
     covariance : array, shape (N P, N P), or None
         Covariance of all data, ordered by site, instead of all other parameters (Gaussian noise only).
+    kinds : mapping of str to str
+        Distribution of some observations, where it is not `kind`.
 
     Raises
     ------
@@ -125,6 +127,16 @@ class Noise:
     learn: Mapping[str, float] = field(default_factory=dict)
     correlation_length: Mapping[str, Floats] = field(default_factory=dict)
     covariance: Floats | None = None
+    kinds: Mapping[str, str] = field(default_factory=dict)
+
+    def kind_of(self, name: str) -> str:
+        """Return the distribution of an observation."""
+        return self.kinds.get(name, self.kind)
+
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether the noise of all observations is Gaussian."""
+        return all(self.kind_of(name) == "gaussian" for name in self.std)
 
     @property
     def correlates_sites(self) -> bool:

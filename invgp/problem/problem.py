@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,9 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.adapters.protocol import ForwardModel
+from invgp.errors import ArgumentError
+from invgp.formatting import join_names, suggest
 from invgp.problem import summary
 from invgp.problem.prior_and_noise import Latent, Noise
 from invgp.problem.simulator_variables import SimulatorVariable
+from invgp.problem.sources import Integers, Source, join_noise, join_surveys, select_noise
 from invgp.problem.survey import Floats, Grid, Survey
 from invgp.settings import InferenceSettings, OutputSettings
 
@@ -45,6 +48,11 @@ class Problem:
         The configuration file, for provenance; empty for a problem made in Python.
     grid : Grid or None
         Nodes of the latents of a field model; None for a site model, whose latents are at the sites.
+    sources : tuple of Source
+        Further data sets with their own sites and models: direct data, other simulators. `forward`, `inputs` and
+        `outputs` refer to all other sites of the survey.
+    first_source : str
+        Name of the source of these other sites.
     """
 
     title: str
@@ -58,6 +66,8 @@ class Problem:
     output: OutputSettings = field(default_factory=OutputSettings)
     config_text: str = ""
     grid: Grid | None = None
+    sources: tuple[Source, ...] = ()
+    first_source: str = "survey"
 
     @property
     def latent_count(self) -> int:
@@ -135,15 +145,167 @@ class Problem:
         -------
         Problem
         """
-        survey = self.survey
-        coordinates, covariates = (
-            tuple(replace(column, values=column.values[sites]) for column in columns)
-            for columns in (survey.coordinates, survey.covariates)
-        )
-        observations = tuple(replace(o, values=o.values[sites]) for o in survey.observations)
-        part = replace(survey, coordinates=coordinates, covariates=covariates, observations=observations)
         std = {name: values[sites] for name, values in self.noise.std.items()}
-        return replace(self, survey=part, noise=replace(self.noise, std=std))
+        return replace(
+            self,
+            survey=self.survey.select(sites),
+            noise=replace(self.noise, std=std),
+            sources=tuple(source.select(sites) for source in self.sources),
+        )
+
+    def join(self, others: Mapping[str, Problem], *, direct: Collection[str] = ()) -> Problem:
+        """Return the joint problem of this one and others with the same coordinates; latents are shared by name.
+
+        Parameters
+        ----------
+        others : mapping of str to Problem
+            Problems without further sources, by the names of their sources. Latents that this problem does not have
+            are added; for the others its own priors hold.
+        direct : collection of str
+            Sources with direct data.
+
+        Returns
+        -------
+        Problem
+            Its settings are those of this problem.
+        """
+        if self.grid is not None:  # the places of direct data have the coordinates of the grid, not of the survey
+            own = tuple(
+                Source(
+                    name, np.arange(0), p.forward, p.inputs, p.outputs, name in direct, survey=p.survey, noise=p.noise
+                )
+                for name, p in others.items()
+            )
+            return replace(self, sources=(*self.sources, *own))
+        for name, other in others.items():
+            self._check_can_join(name, other)
+        problems = [self, *others.values()]
+        sizes = [problem.survey.size for problem in problems]
+        starts = np.cumsum([0, *sizes])
+        sources = tuple(
+            Source(
+                name,
+                np.arange(start, start + p.survey.size),
+                p.forward,
+                p.inputs,
+                p.outputs,
+                name in direct,
+                p.inference.runs_per_site if p.inference.runs_per_site != self.inference.runs_per_site else None,
+            )
+            for start, (name, p) in zip(starts[1:], others.items(), strict=False)
+        )
+        latents = {latent.name: latent for problem in reversed(problems) for latent in problem.latents}
+        order = dict.fromkeys(latent.name for problem in problems for latent in problem.latents)
+        return replace(
+            self,
+            latents=tuple(latents[name] for name in order),
+            survey=join_surveys([problem.survey for problem in problems]),
+            noise=join_noise([problem.noise for problem in problems], sizes),
+            sources=(*self.sources, *sources),
+        )
+
+    def _check_can_join(self, name: str, other: Problem) -> None:
+        """Raise `ConfigError` unless another problem has the same coordinates and a name of its own."""
+        if name in [part.name for part in self.parts]:
+            raise ArgumentError(f"others: must have names of their own, was {name!r}")
+        if other.sources or other.grid is not None:
+            raise ArgumentError(f"others: must be site models with one source each, {name!r} was another problem")
+        known = {latent.name: latent for latent in self.latents}
+        for latent in other.latents:
+            own = known.get(latent.name, latent)
+            if (own.unit, own.dimension, own.labels) != (latent.unit, latent.dimension, latent.labels):
+                raise ArgumentError(f"others: must have the same unit and labels of {latent.name!r}, {name!r} had not")
+        here, there = ([f"{c.name} ({c.unit})" for c in p.survey.coordinates] for p in (self, other))
+        if here != there:
+            raise ArgumentError(
+                f"others: must have the same coordinates, {name!r} had {join_names(there)}, not {join_names(here)}"
+            )
+
+    def without(self, *names: str) -> Problem:
+        """Return the problem without some of its sources, to see what they contribute.
+
+        Parameters
+        ----------
+        *names : str
+            Names of sources; ``"survey"`` for the data of the first simulator.
+
+        Returns
+        -------
+        Problem
+
+        Raises
+        ------
+        ConfigError
+            There is no such source, or no simulator would be left.
+        """
+        if not names:
+            return self
+        known = [part.name for part in self.parts]
+        for name in names:
+            if name not in known:
+                raise ArgumentError(f"without: must be a source, was {name!r}{suggest(name, known)}")
+        left = [part for part in self.parts if part.name not in names]
+        first = next((part for part in left if not part.direct), None)
+        if first is None:
+            raise ArgumentError(f"without: must leave a source with a simulator, was {join_names(names)}")
+        start = replace(first.problem, first_source=first.name, grid=self.grid)
+        others = {part.name: part.problem for part in left if part is not first}
+        return start.join(others, direct=[part.name for part in left if part.direct]) if others else start
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The sources of the data, each as a problem of its own; first that of `forward`."""
+        if not self.sources:
+            everything = np.arange(self.survey.size)
+            return (Part(self.first_source, self, everything, np.arange(self.noise_std.shape[1]), everything),)
+        elsewhere = np.concatenate([source.sites for source in self.sources])
+        own = np.setdiff1d(np.arange(self.survey.size), elsewhere)
+        first = Source(self.first_source, own, self.forward, self.inputs, self.outputs)
+        return tuple(self._part(source) for source in (first, *self.sources))
+
+    def _part(self, source: Source) -> Part:
+        if source.survey is not None and source.noise is not None:
+            problem = replace(
+                self,
+                survey=source.survey,
+                noise=source.noise,
+                forward=source.forward,
+                inputs=source.inputs,
+                outputs=source.outputs,
+                grid=None,
+                sources=(),
+            )
+            nowhere = np.full(self.survey.size, -1)
+            return Part(source.name, problem, source.sites, source.sites, nowhere, direct=source.direct)
+        names = {variable.name for variable in source.outputs}
+        wanted = [o.name for o in self.survey.observations if o.name in names]
+        survey = self.survey.select(source.sites)
+        survey = replace(
+            survey,
+            observations=tuple(o for o in survey.observations if o.name in names),
+            covariates=tuple(c for c in survey.covariates if np.isfinite(c.values).all()),
+        )
+        problem = replace(
+            self,
+            survey=survey,
+            noise=select_noise(self.noise, wanted, source.sites),
+            forward=source.forward,
+            inputs=source.inputs,
+            outputs=source.outputs,
+            sources=(),
+        )
+        if source.runs_per_site is not None:
+            problem = problem.with_inference(runs_per_site=source.runs_per_site)
+        all_columns = np.arange(self.noise_std.shape[1])
+        columns = np.concatenate([all_columns[self.observation_slices[name]] for name in wanted])
+        numbers = np.full(self.survey.size, -1, dtype=np.intp)
+        numbers[source.sites] = np.arange(len(source.sites))
+        return Part(source.name, problem, source.sites, columns, numbers, direct=source.direct)
+
+    @property
+    def simulated(self) -> Integers:
+        """Numbers of the sites whose data need simulator runs: all but those with direct data."""
+        return np.concatenate([part.sites for part in self.parts if not part.direct])
 
     def __repr__(self) -> str:
         return summary.format_text(*self._summary())
@@ -315,6 +477,48 @@ class Problem:
             for variable, part in zip(self.outputs, np.split(rows, ends, axis=-1), strict=True)
         }
         return [by_name[o.name] for o in self.survey.observations]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One source of a problem as a problem of its own.
+
+    Attributes
+    ----------
+    name : str
+        Name of the source; ``"survey"`` for the first.
+    problem : Problem
+        Its sites, observations and model, with all latents.
+    sites : array of int, shape (n,)
+        Numbers of its sites in the survey of the joint problem.
+    columns : array of int, shape (p,)
+        Numbers of its outputs among the P outputs of the joint problem.
+    numbers : array of int, shape (N,)
+        Number of each site of the joint problem in this part; -1 for a site of another part.
+    direct : bool
+        Whether its data are direct.
+    """
+
+    name: str
+    problem: Problem
+    sites: Integers
+    columns: Integers
+    numbers: Integers
+    direct: bool = False
+
+    def locate(self, sites: Integers) -> tuple[Integers, Integers]:
+        """Find the sites of this part among sites (B,) of the joint problem.
+
+        Returns
+        -------
+        positions : array of int, shape (b,)
+            Their positions among the given sites.
+        numbers : array of int, shape (b,)
+            Their numbers in this part.
+        """
+        numbers = self.numbers[sites]
+        positions = np.flatnonzero(numbers >= 0)
+        return positions, numbers[positions]
 
 
 def _slices(sizes: Iterable[tuple[str, int]]) -> dict[str, slice]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+
+from invgp.core.kernels import Averaged, Kernel
 
 Floats = NDArray[np.float64]
 Labels = tuple[int, ...] | tuple[str, ...]
@@ -82,6 +84,9 @@ class Survey:
         Coordinate reference system that PROJ understands, such as ``"EPSG:28354"``; None for local coordinates.
     file, digest : str
         File that the survey was read from, and its SHA-256 digest, for provenance; empty for a survey made in Python.
+    extents : array, shape (N, D), or None
+        Half-widths of the intervals of the coordinates over which the latents of a site are averaged, in the units of
+        the coordinates; None if every site is a point.
     """
 
     coordinates: tuple[Column, ...]
@@ -90,6 +95,7 @@ class Survey:
     crs: str | None = None
     file: str = ""
     digest: str = ""
+    extents: Floats | None = None
 
     @property
     def size(self) -> int:
@@ -100,6 +106,25 @@ class Survey:
     def X(self) -> Floats:  # noqa: N802 - the paper's name
         """Site coordinates, (N, D)."""
         return np.stack([c.values for c in self.coordinates], axis=-1)
+
+    def select(self, sites: NDArray[np.intp]) -> Survey:
+        """Return the survey of a subset of the sites, given by their numbers (B,)."""
+        return replace(
+            self,
+            coordinates=tuple(replace(c, values=c.values[sites]) for c in self.coordinates),
+            covariates=tuple(replace(c, values=c.values[sites]) for c in self.covariates),
+            observations=tuple(replace(o, values=o.values[sites]) for o in self.observations),
+            extents=None if self.extents is None else self.extents[sites],
+        )
+
+    @property
+    def locations(self) -> Floats:
+        """Inputs of the kernels: X (N, D), or X with the extents (N, 2 D) if a site is an interval."""
+        return self.X if self.extents is None else np.concatenate([self.X, self.extents], axis=-1)
+
+    def kernel_at_sites(self, kernel: Kernel) -> Kernel:
+        """Return the kernel of a process for `locations`, of which some may be intervals."""
+        return kernel if self.extents is None else Averaged(kernel, len(self.coordinates))
 
     @property
     def Y(self) -> Floats:  # noqa: N802 - the paper's name

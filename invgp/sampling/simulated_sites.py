@@ -36,7 +36,7 @@ class WhitenedPrior:
 
     def __init__(self, problem: Problem) -> None:
         self.mean, _ = problem.prior_moments()
-        kernels, X = kernels_of(problem, select_backend("cpu")), problem.survey.X
+        kernels, X = kernels_of(problem, select_backend("cpu")), problem.survey.locations
         try:
             self.factor: Floats = inducing_factor(kernels, np.broadcast_to(X, (len(kernels), *X.shape)))
         except np.linalg.LinAlgError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 
-from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, model_validator
+from pydantic import BeforeValidator, Field, ValidatorFunctionWrapHandler, WrapValidator, model_validator
 
 from invgp.core.kernels import Kernel
 from invgp.links import LINKS
@@ -16,9 +16,11 @@ from invgp.settings.values import (
     Correlation,
     Factor,
     LabelList,
+    Measured,
     Name,
     NoiseSpreads,
     Numbers,
+    Places,
     Positive,
     Positives,
     Spreads,
@@ -269,6 +271,74 @@ class NoiseSection(Section):
     )
 
 
+class PlaceSection(Section):
+    """A coordinate of direct data: a place, or the interval over which the value is an average."""
+
+    described: ClassVar[str] = "a table such as { at = 1200 } or { start = 100, stop = 150 }"
+    at: Places | None = Field(
+        default=None, description="the coordinate: a number, one for each place, or a column of the file"
+    )
+    start: Places | None = Field(default=None, description="the start of the interval, in the same way")
+    stop: Places | None = Field(default=None, description="the end of the interval, in the same way")
+
+
+def _place(value: object) -> object:
+    """Convert a number, a list or the name of a column to a table."""
+    return value if isinstance(value, dict | PlaceSection) else {"at": value}
+
+
+class DirectValueSection(Section):
+    """A measured value of a latent, or of an expression of latents."""
+
+    quantity: str = Field(
+        description="an expression of the latents as in `invgp predict --derive`, such as 'depth[2]' or "
+        "'depth[2] - depth[1]'; without a label it has the labels of the latent"
+    )
+    value: Measured | None = Field(
+        default=None,
+        description="the measured value: a number, a list with one for each place (or for each label of the quantity), "
+        "or the file's column or columns; by default the column with the value's name",
+    )
+    std: NoiseSpreads = Field(
+        description="the standard deviation of its noise: a positive number, a list of them, a percentage of the value "
+        "such as '5%', or the file's column or columns"
+    )
+    unit: UnitText | None = Field(default=None, description="its unit; by default that of the quantity")
+    long_name: str = LONG_NAME
+    standard_name: str = STANDARD_NAME
+
+
+class DirectSection(Section):
+    """Direct data at one or more places: values of the latents that need no simulator, such as those of a borehole."""
+
+    file: str | None = Field(
+        default=None,
+        description="a CSV or netCDF file with one row per place; none: the numbers are in the configuration",
+    )
+    coordinates: dict[Name, Annotated[PlaceSection, BeforeValidator(_place)]] = Field(
+        default={},
+        description="the coordinates of the latents: for each a number, a list with one for each place, a column of "
+        "the file, or a table such as { start = 100, stop = 150 } if the value is an average over an interval; by "
+        "default the file's columns with the names of the survey's columns",
+    )
+    values: dict[Name, DirectValueSection] = Field(
+        description="at least one table such as [direct.well.values.top]", min_length=1
+    )
+
+
+class SourceSection(Section):
+    """A further data set with its own sites, simulator and noise; the latents are shared."""
+
+    survey: SurveySection = Field(
+        description="a table like [survey]; its coordinates must have the names and units of those of [survey]"
+    )
+    forward: Forward = Field(description="a table like [forward]; its inputs are the latents that this source uses")
+    noise: NoiseSection = Field(description="a table like [noise]")
+    runs_per_site: int | None = Field(
+        default=None, ge=1, le=10**6, description="its share of runs, as inference.runs_per_site; none: the same"
+    )
+
+
 class Config(Section):
     """A configuration file."""
 
@@ -280,6 +350,13 @@ class Config(Section):
     survey: SurveySection = Field(description="the table [survey]")
     grid: GridSection | None = Field(default=None, description="the table [grid]; for field models only")
     latents: dict[Name, LatentSection] = Field(description="at least one table such as [latents.depth]", min_length=1)
+    sources: dict[Name, SourceSection] = Field(
+        default={},
+        description="further data sets for a joint inversion, in tables such as [sources.mt]; for site models only",
+    )
+    direct: dict[Name, DirectSection] = Field(
+        default={}, description="direct data such as boreholes, in tables such as [direct.well]"
+    )
     forward: Forward = Field(description="the table [forward]")
     noise: NoiseSection = Field(description="the table [noise]")
     inference: InferenceSettings = Field(default=InferenceSettings(), description="the table [inference]")

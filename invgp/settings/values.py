@@ -89,6 +89,27 @@ def _noise_spreads(value: object) -> object:
     return value
 
 
+def _is_column(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _places(value: object) -> object:
+    items = _items(value)
+    if not items or not (all(_is_number(v) for v in items) or (_is_column(value) and not isinstance(value, list))):
+        raise ValueError("must be a number, a list with one for each place, or a column of the file")
+    return value
+
+
+def _measured(value: object) -> object:
+    items = [v for item in _items(value) for v in _items(item)]
+    if not items or not (all(_is_number(v) for v in items) or all(_is_column(v) for v in items)):
+        raise ValueError(
+            "must be a number, a list of numbers (one for each place, or each label), a list of such lists, or the "
+            "file's column or columns"
+        )
+    return value
+
+
 def _labels(value: object) -> object:
     items = value if isinstance(value, list) else []
     whole = all(isinstance(v, int) and not isinstance(v, bool) for v in items)
@@ -176,6 +197,12 @@ NoiseSpreads = Annotated[
     Any,
     BeforeValidator(_noise_spreads),
     Kind("number, list of numbers, percentage, column name or list of column names"),
+]
+Places = Annotated[Any, BeforeValidator(_places), Kind("number, list of numbers or column name")]
+Measured = Annotated[
+    Any,
+    BeforeValidator(_measured),
+    Kind("number, list of numbers, list of lists of numbers, column name or list of column names"),
 ]
 LabelList = Annotated[Any, BeforeValidator(_labels), Kind("list of integers or list of strings")]
 Factor = Annotated[Any, BeforeValidator(_factor), Kind("number or `true`")]

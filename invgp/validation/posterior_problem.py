@@ -74,6 +74,7 @@ def load_problem_of(posterior: xr.Dataset, config: Path, data: Path | None) -> P
         raise ArgumentError(
             f"data: must be the survey of the posterior, which was {str(made_from)!r}, was {problem.survey.file!r}"
         )
+    problem = problem.without(*posterior.attrs.get("invgp_without", "").split())
     if problem.config_text != posterior.attrs["invgp_config"]:
         logger.warning("the posterior was made from another config than %s", config)
     return check_problem_of(posterior, problem)

@@ -11,8 +11,8 @@ UNKNOWN_KEYS = [
     Case(
         "top level",
         {"title =": "titel ="},
-        "titel: unknown key; valid: 'version', 'title', 'dimensions', 'survey', 'grid', 'latents', 'forward', 'noise', "
-        "'inference' and 'output'; did you mean 'title'?",
+        "titel: unknown key; valid: 'version', 'title', 'dimensions', 'survey', 'grid', 'latents', 'sources', "
+        "'direct', 'forward', 'noise', 'inference' and 'output'; did you mean 'title'?",
     ),
     Case(
         "survey",

@@ -28,7 +28,7 @@ def test_that_every_kind_is_spelt_out() -> None:
 
 
 def test_that_all_forms_of_a_spread_are_named() -> None:
-    latent, _, noise = rows("std")
+    latent, _, _, noise = rows("std")
     assert latent[0] == "number, list of numbers or percentage"
     assert noise[0].endswith("a number, list of numbers, percentage, column name or list of column names")
     for form in ("a positive number", "a list with one for each label", "'5%'", "column, or list of columns"):

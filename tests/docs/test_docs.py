@@ -38,6 +38,7 @@ RUN_ELSEWHERE = {
     "cluster": "execution/pools/ and, with Slurm, cluster/slurm.sh",
     "export": "maps/test_maps_page.py",
     "installation": "test_packaging.py",
+    "joint": "docs/test_joint_page.py",
     "maps": "maps/test_maps_page.py",
     "models": "here",
     "python": "here",

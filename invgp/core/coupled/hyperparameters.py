@@ -254,7 +254,8 @@ class HyperparameterLearning:
         xp = array_namespace(start.theta)
         # Inducing inputs in units of the length-scales have the same order of magnitude as the log hyperparameters.
         unit = xp.stack([kernel.correlation_length(prior.Z.shape[-1]) for kernel in prior.kernels])[:, None, :]
-        unit = xp.where(xp.isfinite(unit), unit, xp.max(prior.X, axis=0) - xp.min(prior.X, axis=0))
+        extent = (xp.max(prior.X, axis=0) - xp.min(prior.X, axis=0))[: prior.Z.shape[-1]]
+        unit = xp.where(xp.isfinite(unit), unit, xp.where(extent > 0.0, extent, xp.ones_like(extent)))
         state = self.optimiser.init(self._to_vector(start._replace(Z=start.Z / unit)))
         for _ in range(self.evaluations):
             if state.finished:

@@ -1,5 +1,6 @@
 """Covariance functions of the latent processes, and their derivatives."""
 
+from invgp.core.kernels.averages import Averaged, Averages, averages_of
 from invgp.core.kernels.base import KINDS, Kernel, KernelGradient, Linearised, kernel_from_description
 from invgp.core.kernels.composition import OnDimensions, Product, Sum
 from invgp.core.kernels.coregionalised import Coregionalised
@@ -20,6 +21,8 @@ __all__ = [
     "KINDS",
     "MAX_DIRECT_DIMENSIONS",
     "STATIONARY",
+    "Averaged",
+    "Averages",
     "Constant",
     "Coregionalised",
     "Kernel",
@@ -36,6 +39,7 @@ __all__ = [
     "Stationary",
     "Sum",
     "White",
+    "averages_of",
     "check_kernel",
     "kernel_from_description",
     "squared_distances",

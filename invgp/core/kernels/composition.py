@@ -206,34 +206,20 @@ class Product(_Composed):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class OnDimensions(Kernel):
-    """A kernel as a function of some input dimensions; `kernel.on(0, 2)` creates it.
+class Wrapped(Kernel):
+    """A kernel that is another kernel, with the same free parameters, of changed inputs.
 
     Parameters
     ----------
     kernel : Kernel
-    dimensions : tuple of int
-        Input dimensions, from 0, in the order of the inputs of the kernel.
     """
 
-    kind: ClassVar[str] = "on dimensions"
     kernel: Kernel
-    dimensions: tuple[int, ...]
 
     @property
     def formula(self) -> str:
         """Kinds of the kernel and its parts."""
         return f"({self.kernel.formula})" if self.kernel.kind == "sum" else self.kernel.formula
-
-    def __repr__(self) -> str:
-        inner = f"({self.kernel!r})" if self.kernel.kind in ("sum", "product") else repr(self.kernel)
-        return f"{inner}.on({', '.join(map(str, self.dimensions))})"
-
-    def __post_init__(self) -> None:
-        numbers = self.dimensions
-        whole = isinstance(numbers, tuple) and all(isinstance(d, int) and d >= 0 for d in numbers)
-        if not isinstance(self.kernel, Kernel) or not whole or not numbers or len(set(numbers)) < len(numbers):
-            raise ValueError(f"dimensions must be different whole numbers from 0, were {self.dimensions!r}")
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
@@ -267,6 +253,31 @@ class OnDimensions(Kernel):
     def with_variance(self, variance: Array | float) -> Self:
         """Return the kernel with another variance."""
         return replace(self, kernel=self.kernel.with_variance(variance))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OnDimensions(Wrapped):
+    """A kernel as a function of some input dimensions; `kernel.on(0, 2)` creates it.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    dimensions : tuple of int
+        Input dimensions, from 0, in the order of the inputs of the kernel.
+    """
+
+    kind: ClassVar[str] = "on dimensions"
+    dimensions: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        inner = f"({self.kernel!r})" if self.kernel.kind in ("sum", "product") else repr(self.kernel)
+        return f"{inner}.on({', '.join(map(str, self.dimensions))})"
+
+    def __post_init__(self) -> None:
+        numbers = self.dimensions
+        whole = isinstance(numbers, tuple) and all(isinstance(d, int) and d >= 0 for d in numbers)
+        if not isinstance(self.kernel, Kernel) or not whole or not numbers or len(set(numbers)) < len(numbers):
+            raise ValueError(f"dimensions must be different whole numbers from 0, were {self.dimensions!r}")
 
     def permuted(self, order: Any) -> Kernel:
         """Return the kernel for permuted inputs."""

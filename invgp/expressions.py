@@ -16,12 +16,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from cf_units import Unit, suppress_errors
+from numpy.typing import NDArray
 
 from invgp.errors import ArgumentError, ConfigError
 from invgp.formatting import join_names, shorten, suggest
-from invgp.problem import Floats
 from invgp.units import conversion, is_unit
 
+Floats = NDArray[np.float64]
 Values = Mapping[str, Floats]  # physical values (..., L) of each latent, in its unit
 PATTERN = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\[([^\]]*)\])?\s*=(?!=)(.*)", re.DOTALL)
 LONGEST_EXPRESSION = 10_000  # characters of an expression
@@ -125,30 +126,63 @@ def parse_expression(text: str, expression_latents: Sequence[ExpressionLatent]) 
             f"{LONGEST_EXPRESSION:,} characters, was {shorten(repr(text), LONGEST_QUOTE)}"
         )
     name, unit, body = parts[1], (parts[2] or "").strip(), parts[3].strip()
-    known = {i.name: i for i in expression_latents}
-    if name in known:
+    if name in {latent.name for latent in expression_latents}:
         raise ArgumentError(f"derive: must give a new name, was {name!r}, which is a latent")
+    return _parse(name, body, unit, expression_latents, "derive", text)
+
+
+def parse_quantity(name: str, text: str, unit: str, latents: Sequence[ExpressionLatent], key: str) -> DerivedExpression:
+    """Parse the right-hand side of an expression.
+
+    Parameters
+    ----------
+    name : str
+        Name of the quantity.
+    text : str
+        Such as ``"depth[2] - depth[1]"``.
+    unit : str
+        Unit of the result; empty for that of the expression.
+    latents : sequence of ExpressionLatent
+    key : str
+        Key of the configuration, for messages.
+
+    Returns
+    -------
+    DerivedExpression
+
+    Raises
+    ------
+    ConfigError
+        The text cannot be parsed, or names, units or dimensions do not match.
+    """
+    if len(text) > LONGEST_EXPRESSION:
+        raise ArgumentError(f"{key}: must have at most {LONGEST_EXPRESSION:,} characters, had {len(text):,}")
+    return _parse(name, text.strip(), unit, latents, key, text)
+
+
+def _parse(
+    name: str, body: str, unit: str, latents: Sequence[ExpressionLatent], key: str, text: str
+) -> DerivedExpression:
+    known = {latent.name: latent for latent in latents}
     try:
         tree = ast.parse(body, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ArgumentError(
-            f"derive: must be an expression that can be read, was {shorten(repr(body), LONGEST_QUOTE)}"
+            f"{key}: must be an expression that can be read, was {shorten(repr(body), LONGEST_QUOTE)}"
         ) from None
-    parser = _Parser(known, text)
+    parser = _Parser(known, text, key)
     term = parser.term(tree.body)
     if not parser.used_latents:
-        raise ArgumentError(
-            f"derive: must name a latent ({', '.join(known)}), was {shorten(repr(text), LONGEST_QUOTE)}"
-        )
+        raise ArgumentError(f"{key}: must name a latent ({', '.join(known)}), was {shorten(repr(text), LONGEST_QUOTE)}")
     if unit:
         term = parser.convert(term, unit)
-    latents = tuple(i.name for i in expression_latents if i.name in parser.used_latents)
+    used = tuple(latent.name for latent in latents if latent.name in parser.used_latents)
 
     def evaluate(values: Values) -> Floats:
         with np.errstate(all="ignore"):  # undefined values become NaN
             return term.evaluate(values)
 
-    return DerivedExpression(name, body, term.unit, term.dimension, latents, term.degree < 2, evaluate)
+    return DerivedExpression(name, body, term.unit, term.dimension, used, term.degree < 2, evaluate)
 
 
 @dataclass
@@ -157,6 +191,7 @@ class _Parser:
 
     known: Mapping[str, ExpressionLatent]
     text: str
+    key: str
 
     def __post_init__(self) -> None:
         self.used_latents: set[str] = set()
@@ -328,7 +363,7 @@ class _Parser:
         return _add_label_axis(left), _add_label_axis(right), dimension
 
     def _error(self, why: str) -> ConfigError:
-        return ArgumentError(f"derive: {why}, in {shorten(repr(self.text), LONGEST_QUOTE)}")
+        return ArgumentError(f"{self.key}: {why}, in {shorten(repr(self.text), LONGEST_QUOTE)}")
 
 
 def _add_label_axis(term: Term) -> Term:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from invgp.errors import ConfigError
-from invgp.maps.expressions import ExpressionLatent, parse_expression
+from invgp.expressions import ExpressionLatent, parse_expression
 from invgp.maps.map_quantities import parse_threshold
 
 LATENTS = [

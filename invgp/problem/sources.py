@@ -1,0 +1,139 @@
+"""Sources of data: several data sets, each with its own sites and model, in one problem.
+
+The survey of a joint problem has the sites of all sources, one source after the other. An observation of one source is
+missing at the sites of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.adapters.protocol import ForwardModel
+from invgp.problem.prior_and_noise import Noise
+from invgp.problem.simulator_variables import SimulatorVariable
+from invgp.problem.survey import Column, Floats, Observation, Survey
+
+Integers = NDArray[np.intp]
+Named = TypeVar("Named", Column, Observation)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set with its own sites and its own model.
+
+    Parameters
+    ----------
+    name : str
+    sites : array of int, shape (n,)
+        Its sites, as numbers in the survey of the problem, from 0.
+    forward : ForwardModel
+        Its simulator, or for direct data the model that evaluates expressions of the latents.
+    inputs, outputs : tuple of SimulatorVariable
+        Connections of the model to latents, site columns and observations, as in `Problem`.
+    direct : bool
+        Whether the data are direct: values of the latents, which need no simulator run.
+    runs_per_site : int or None
+        Most runs per site of its simulator; None for that of the problem.
+    survey : Survey or None
+        Places and values of direct data of a field model, whose places are not sites of the survey; otherwise None.
+    noise : Noise or None
+        Noise of these values.
+    """
+
+    name: str
+    sites: Integers
+    forward: ForwardModel
+    inputs: tuple[SimulatorVariable, ...]
+    outputs: tuple[SimulatorVariable, ...]
+    direct: bool = False
+    runs_per_site: int | None = None
+    survey: Survey | None = None
+    noise: Noise | None = None
+
+    def select(self, sites: Integers) -> Source:
+        """Return the source in a survey that has only some of the sites (B,), in this order."""
+        return replace(self, sites=np.flatnonzero(np.isin(sites, self.sites)))
+
+
+def join_surveys(surveys: Sequence[Survey]) -> Survey:
+    """Join the surveys of several sources; the coordinates must have the same names and units.
+
+    Observations and covariates with the same name in two surveys become one. They are NaN at the sites of the other
+    surveys. File, digest and coordinate reference system are those of the first survey.
+    """
+    sizes = [survey.size for survey in surveys]
+    first = surveys[0]
+    coordinates = tuple(
+        replace(column, values=np.concatenate([survey.coordinates[d].values for survey in surveys]))
+        for d, column in enumerate(first.coordinates)
+    )
+    extents = None
+    if any(survey.extents is not None for survey in surveys):
+        parts = [np.zeros(survey.X.shape) if survey.extents is None else survey.extents for survey in surveys]
+        extents = np.concatenate(parts)
+    return replace(
+        first,
+        coordinates=coordinates,
+        observations=_join(sizes, [survey.observations for survey in surveys]),
+        covariates=_join(sizes, [survey.covariates for survey in surveys]),
+        extents=extents,
+    )
+
+
+def join_noise(noises: Sequence[Noise], sizes: Sequence[int]) -> Noise:
+    """Join the noise of several sources, whose surveys have these numbers of sites."""
+    std: dict[str, Floats] = {}
+    for start, noise, size in zip(np.cumsum([0, *sizes[:-1]]), noises, sizes, strict=True):
+        for name, values in noise.std.items():
+            std.setdefault(name, np.full((sum(sizes), *values.shape[1:]), np.nan))[start : start + size] = values
+    first = noises[0]
+    return replace(
+        first,
+        std=std,
+        correlation=_merge([noise.correlation for noise in noises]),
+        learn=_merge([noise.learn for noise in noises]),
+        kinds={
+            name: noise.kind_of(name) for noise in noises for name in noise.std if noise.kind_of(name) != first.kind
+        },
+    )
+
+
+def select_noise(noise: Noise, names: Sequence[str], sites: Integers) -> Noise:
+    """Return the noise of some observations at some sites."""
+
+    def pick(table: Mapping[str, T]) -> dict[str, T]:
+        return {name: table[name] for name in names if name in table}
+
+    kinds = {noise.kind_of(name) for name in names}
+    kind = kinds.pop() if len(kinds) == 1 else noise.kind
+    return replace(
+        noise,
+        kind=kind,
+        kinds=pick(noise.kinds) if kinds else {},
+        std={name: noise.std[name][sites] for name in names},
+        correlation=pick(noise.correlation),
+        learn=pick(noise.learn),
+    )
+
+
+def _merge(tables: Sequence[Mapping[str, T]]) -> dict[str, T]:
+    return {name: value for table in tables for name, value in table.items()}
+
+
+def _join(sizes: Sequence[int], by_survey: Sequence[Sequence[Named]]) -> tuple[Named, ...]:
+    """Join columns or observations by name."""
+    starts = np.cumsum([0, *sizes[:-1]])
+    joined: dict[str, Named] = {}
+    one: Named
+    for start, size, columns in zip(starts, sizes, by_survey, strict=True):
+        for one in columns:
+            if one.name not in joined:
+                joined[one.name] = replace(one, values=np.full((sum(sizes), *one.values.shape[1:]), np.nan))
+            joined[one.name].values[start : start + size] = one.values
+    return tuple(joined.values())

@@ -1,0 +1,160 @@
+"""Several sources, each with its own sites and simulator, against closed forms and single surveys."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import invgp
+from helpers.joint_problems import LOG, NOISE, SITES, WELLS, ClosedForm, combined, deviations, latents, observations
+from invgp.errors import ConfigError
+
+WEST = np.arange(20) < 9
+OTHER = np.asarray([130.0, 555.0, 1111.0, 1777.0])  # sites of a second method, which measures the velocity alone
+OTHER_DATA = np.asarray([51.0, 55.0, 46.0, 49.0])
+
+
+def source(x, y, name="y", forward=combined, noise=NOISE, **inference):
+    used = {key: value for key, value in latents().items() if forward is combined or key == "velocity"}
+    return invgp.define(
+        {"x": x, name: y},
+        coordinates={"x": "m"},
+        observations={name: "1"},
+        latents=used,
+        forward=forward,
+        noise={"std": {name: noise}},
+        inference={"posterior": "coupled gaussian"} | inference,
+    )
+
+
+def halves(**inference):
+    y = observations()
+    west, east = (source(SITES[part], y[part], **inference) for part in (WEST, ~WEST))
+    return west.join({"east": east})
+
+
+def velocity_only(velocity):
+    return velocity - 1.0
+
+
+def joint(direct=None, **inference):
+    """The whole line, a second method at other sites, and direct data."""
+    first = source(SITES, observations(), **inference)
+    second = source(OTHER, OTHER_DATA, "v", velocity_only, 2.0, **inference)
+    found = first.join({"sonic": second})
+    if direct:
+        full = invgp.define(
+            {"x": SITES, "y": observations()},
+            coordinates={"x": "m"},
+            observations={"y": "1"},
+            latents=latents(),
+            forward=combined,
+            noise={"std": {"y": NOISE}},
+            direct=direct,
+            inference={"posterior": "coupled gaussian"} | inference,
+        )
+        found = found.join({p.name: p.problem for p in full.parts[1:]}, direct=list(direct))
+    return found
+
+
+class Joint(ClosedForm):
+    """Closed form with the second method."""
+
+    def __init__(self, groups=()):
+        super().__init__(groups)
+        for x, y in zip(OTHER, OTHER_DATA, strict=True):
+            self._add({"velocity": 1.0}, [x], [1.0], y + 1.0, 2.0)
+
+
+@pytest.mark.parametrize("inference", [{}, {"emulator": False}, {"emulator": False, "batch": 6}])
+def test_that_two_halves_of_a_survey_are_the_whole(inference):
+    found = invgp.invert(halves(**inference))
+    assert deviations(found, ClosedForm(), SITES, np.arange(20)) < 1e-6
+    assert sum(found.attrs["invgp_source_runs"]) == found.attrs["invgp_runs"]
+    assert found.attrs["invgp_sources"] == "survey east"
+
+
+@pytest.mark.parametrize("direct", [None, {"wells": WELLS, "log": LOG}], ids=["two simulators", "and direct data"])
+@pytest.mark.parametrize("inference", [{}, {"emulator": False}])
+def test_that_a_mix_of_sources_has_the_closed_form(direct, inference):
+    found = invgp.invert(joint(direct, **inference))
+    exact = Joint((direct or {}).values())
+    places = [*SITES, *OTHER, *(WELLS["coordinates"]["x"] if direct else [])]
+    assert deviations(found, exact, places, np.arange(len(places))) < 1e-6
+
+
+@pytest.mark.slow
+def test_that_draws_of_a_mix_of_sources_have_the_moments_of_the_closed_form():
+    found = invgp.invert(joint({"wells": WELLS}, posterior="sampled"))
+    places = [*SITES, *OTHER, *WELLS["coordinates"]["x"]]
+    assert found.attrs["invgp_converged"] == "yes"
+    assert deviations(found, Joint([WELLS]), places, np.arange(len(places))) < 0.15
+
+
+def test_that_a_source_switched_off_is_the_problem_without_it():
+    problem = joint({"wells": WELLS})
+    alone = invgp.invert(source(SITES, observations()))
+    found = invgp.invert(problem.without("sonic", "wells"))
+    for name in ("depth", "depth_std", "velocity_sample"):
+        np.testing.assert_array_equal(found[name], alone[name])
+    both = invgp.invert(problem.without("sonic"))
+    assert deviations(both, ClosedForm([WELLS]), SITES, np.arange(20)) < 1e-6
+    sonic = problem.without("survey", "wells")
+    assert [part.name for part in sonic.parts] == ["sonic"]
+    assert sonic.survey.size == len(OTHER)
+
+
+def test_that_each_source_has_its_share_of_runs():
+    first, second = source(SITES, observations()), source(OTHER, OTHER_DATA, "v", velocity_only, 2.0)
+    few, more = (
+        invgp.invert(first.join({"sonic": second.with_inference(runs_per_site=runs)})).attrs["invgp_source_runs"]
+        for runs in (6, 40)
+    )
+    assert few[1] <= 6 * len(OTHER)
+    assert more[1] <= 40 * len(OTHER)
+    assert few[0] == more[0]
+
+
+def failing(velocity):
+    return np.where(velocity > 53.0, np.nan, velocity - 1.0)
+
+
+def test_that_failures_are_counted_by_source():
+    second = source(OTHER, OTHER_DATA, "v", failing, 2.0, max_failed_share=0.5)
+    found = invgp.invert(source(SITES, observations(), max_failed_share=0.5).join({"sonic": second}))
+    failed = found.attrs["invgp_source_runs_failed"]
+    assert failed[0] == 0 < failed[1] == found.attrs["invgp_runs_failed"]
+
+
+def test_that_a_resumed_joint_inversion_is_bit_identical(tmp_path):
+    problem, ledger = joint(), tmp_path / "runs.db"
+    first, again = (invgp.invert(problem, ledger=ledger) for _ in range(2))
+    assert again.attrs["invgp_runs_from_ledger"] == again.attrs["invgp_runs"] == first.attrs["invgp_runs"]
+    np.testing.assert_array_equal(first["depth"], again["depth"])
+
+
+def test_that_learnt_noise_belongs_to_its_source():
+    first = source(SITES, observations())
+    second = source(OTHER, OTHER_DATA, "v", velocity_only, 2.0)
+    second = replace(second, noise=replace(second.noise, learn={"v": 2.0}))
+    found = invgp.invert(first.join({"sonic": second}))
+    assert np.nanmax(found["y_noise_std"]) == NOISE
+    assert np.nanmax(found["v_noise_std"]) != 2.0
+
+
+def test_that_problems_that_do_not_fit_are_refused():
+    first = source(SITES, observations())
+    other = invgp.define(
+        {"km": OTHER, "v": OTHER_DATA},
+        coordinates={"km": "km"},
+        observations={"v": "1"},
+        latents={"velocity": latents()["velocity"]},
+        forward=velocity_only,
+        noise={"std": {"v": 2.0}},
+    )
+    with pytest.raises(ConfigError, match="others: must have the same coordinates"):
+        first.join({"sonic": other})
+    with pytest.raises(ConfigError, match="without: must be a source, was 'mt'"):
+        first.without("mt")
+    with pytest.raises(ConfigError, match="without: must leave a source with a simulator"):
+        first.without("survey")
