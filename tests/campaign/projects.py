@@ -95,7 +95,7 @@ awk '{ printf "%.15g\\n", 2 * $1 / 2000 + 1e-4 * sin($1) }' depths.txt
 """
 # What is added to the config of each kind: to the latent, to the noise, to the inference.
 KINDS = {
-    "emulated": ("", "", ""),
+    "emulated": ("", "", 'posterior = "coupled gaussian"'),
     "direct": ("", "", "emulator = false\nsamples = 5\nmax_runs = 160"),
     "factorised": ("", "", 'posterior = "full gaussian"\nemulator = false\nsamples = 6\nmax_evaluations = 6'),
     "sparse": ("", "", "inducing = 4"),
@@ -103,7 +103,7 @@ KINDS = {
     "learnt": ("learn = { length_scale = 2, std = 2 }", "", ""),
     "Student-t": ("", 'kind = "student-t"', ""),
     "sampled": ("", "", 'posterior = "sampled"'),
-    "field": ("", "", ""),
+    "field": ("", "", 'posterior = "coupled gaussian"'),
     "sampled field": ("", "", 'posterior = "sampled"'),
 }
 

@@ -15,7 +15,9 @@ from invgp.adapters.directory_trees import remove_tree
 from .faulty_program import OUTPUTS
 
 MARK_VARIABLE = "INVGP_CAMPAIGN_MARK"
-PATIENCE = 20.0  # s, for processes that are about to end, on a busy machine
+# s, for processes that are about to end, on a busy machine: a worker whose parent is killed while it starts, looks for
+# its parent only after its imports, and the resource tracker of loky waits for it
+PATIENCE = 20.0
 
 
 def make_canaries(home: Path) -> None:
