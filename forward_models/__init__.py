@@ -3,6 +3,7 @@
 from .columns import ColumnResponse, order_tops
 from .eikonal import first_arrivals
 from .gravity import boxes_gravity, columns_gravity, rectangles_gravity
+from .heat import cells_temperature, layers_temperature
 from .magnetics import columns_magnetics, field_components
 from .magnetotelluric import magnetotelluric_sounding, surface_impedance
 from .rays import ray_lengths
@@ -12,10 +13,12 @@ from .seismic import two_way_times
 __all__ = [
     "ColumnResponse",
     "boxes_gravity",
+    "cells_temperature",
     "columns_gravity",
     "columns_magnetics",
     "field_components",
     "first_arrivals",
+    "layers_temperature",
     "magnetotelluric_sounding",
     "order_tops",
     "ray_lengths",

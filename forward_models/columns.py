@@ -78,7 +78,7 @@ class ColumnResponse:
         ValueError
             The number of columns or of layers is wrong, or a top is not a number.
         """
-        from scipy.sparse import csr_array  # noqa: PLC0415 - help texts do not wait for SciPy
+        from scipy.sparse import csr_array  # noqa: PLC0415 - slow to import, and not needed for other models
 
         upper, contrast = self._layers(tops, properties)
         batch, (layers, columns), nodes = upper.shape[:-2], upper.shape[-2:], self.depths.size
@@ -152,7 +152,7 @@ def tabulate_columns(
     if place.ndim != 2 or place.shape[1] != 3 or not np.all(np.isfinite(place)):
         raise ValueError(f"stations: must be finite, with easting, northing and depth in each row, was {place.shape}")
     east, north, level = (
-        _increasing(name, values)
+        increasing(name, values)
         for name, values in (("east_edges", east_edges), ("north_edges", north_edges), ("depths", depths))
     )
     height = float(np.min(level[0] - place[:, 2], initial=np.inf))
@@ -170,7 +170,14 @@ def tabulate_columns(
     return ColumnResponse(level, table.reshape(-1, len(place)))
 
 
-def _increasing(name: str, values: ArrayLike) -> Floats:
+def increasing(name: str, values: ArrayLike) -> Floats:
+    """Check that edges or depths increase, and return them as an array.
+
+    Raises
+    ------
+    ValueError
+        They are not at least two finite numbers, or do not increase.
+    """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or array.size < 2 or not np.all(np.isfinite(array)) or not np.all(np.diff(array) > 0.0):
         raise ValueError(

@@ -10,7 +10,7 @@ import invgp
 MODULES = [
     "invgp.estimator.model",
     "invgp.measures",
-    *(f"invgp.forward_models.{name}" for name in ("columns", "gravity", "magnetics")),
+    *(f"invgp.forward_models.{name}" for name in ("columns", "gravity", "heat", "magnetics")),
     *(
         f"invgp.likelihoods.{name}"
         for name in (
