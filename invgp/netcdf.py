@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from invgp.atomic_files import atomic_file, library_errors
+from invgp.delayed_interrupts import delay_interrupts
 from invgp.errors import ConfigError
 from invgp.library_paths import as_text, utf8_path
 from invgp.netcdf_container import UNREADABLE, check_container, unreadable_error
@@ -75,7 +76,7 @@ def write(posterior: xr.Dataset, path: str | Path) -> Path:
     PosixPath('posterior.nc')
     """
     posterior = _with_text_attributes(posterior)
-    with atomic_file("the posterior", path) as part, utf8_path(part) as name, library_errors():
+    with atomic_file("the posterior", path) as part, utf8_path(part) as name, library_errors(), delay_interrupts():
         posterior.to_netcdf(name, engine="netcdf4", format="NETCDF4", encoding=_encoding(posterior))
     return Path(path)
 
@@ -114,7 +115,8 @@ def write_blocks(
     import netCDF4  # noqa: PLC0415 - help is given without waiting for it
 
     with atomic_file("the map", path) as part, utf8_path(part) as name, library_errors():
-        skeleton.to_netcdf(name, engine="netcdf4", format="NETCDF4", encoding=_encoding(skeleton))
+        with delay_interrupts():
+            skeleton.to_netcdf(name, engine="netcdf4", format="NETCDF4", encoding=_encoding(skeleton))
         with netCDF4.Dataset(name, "a") as file:
             if "coordinates" in file.ncattrs():  # xarray lists coordinates that no variable has; they have one now
                 file.delncattr("coordinates")
@@ -198,9 +200,10 @@ def open_dataset(path: str | Path) -> Iterator[xr.Dataset]:
         try:
             name = stack.enter_context(utf8_path(Path(path)))
             # Times stay numbers, because a latent can be a time.
-            dataset = stack.enter_context(
-                xr.open_dataset(name, engine="netcdf4", decode_times=False, decode_timedelta=False)
-            )
+            with delay_interrupts():
+                dataset = stack.enter_context(
+                    xr.open_dataset(name, engine="netcdf4", decode_times=False, decode_timedelta=False)
+                )
         except UNREADABLE as error:
             raise unreadable_error(path, "it is damaged") from error
         try:
@@ -227,7 +230,8 @@ def _load(path: str | Path, dataset: xr.Dataset) -> xr.Dataset:
         needed = f"{dataset.nbytes / GIBIBYTE:,.1f} GiB of memory, and {free / GIBIBYTE:,.1f} GiB are free"
         raise unreadable_error(path, f"it takes {needed}")
     try:
-        return dataset.load()
+        with delay_interrupts():
+            return dataset.load()
     except UNREADABLE as error:
         raise unreadable_error(path, "it is damaged") from error
 

@@ -14,6 +14,7 @@ import numpy as np
 import psutil
 import xarray as xr
 
+from invgp.delayed_interrupts import delay_interrupts
 from invgp.errors import ConfigError
 from invgp.formatting import did_you_mean, format_value, join_names, suggest
 from invgp.library_paths import utf8_path
@@ -220,6 +221,7 @@ def _netcdf(file: Path, position: str | None) -> NetcdfTable:
         # Times stay numbers: a coordinate is a number with a unit here.
         with (
             utf8_path(file) as name,
+            delay_interrupts(),
             xr.open_dataset(name, engine="netcdf4", decode_times=False, decode_timedelta=False) as dataset,
         ):
             if dataset.nbytes > psutil.virtual_memory().available:

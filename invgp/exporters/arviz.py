@@ -11,6 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from invgp.atomic_files import library_errors
+from invgp.delayed_interrupts import delay_interrupts
 from invgp.exporters.exported_fields import select_sampled
 
 LIBRARY = "invgp"
@@ -62,7 +63,7 @@ def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Pat
         attributes["dropped_draws"] = dropped
     tree = xr.DataTree.from_dict({name: _isolate(group).assign_attrs(attributes) for name, group in groups.items()})
     tree = tree.load()
-    with library_errors():
+    with library_errors(), delay_interrupts():
         tree.to_netcdf(path, engine="netcdf4")
     return [path]
 

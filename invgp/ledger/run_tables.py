@@ -13,6 +13,7 @@ import xarray as xr
 
 from invgp.adapters.protocol import Floats, Quantity
 from invgp.atomic_files import atomic_file, library_errors
+from invgp.delayed_interrupts import delay_interrupts
 from invgp.ledger.kept_directories import directory_exists, without_removed_directory
 from invgp.ledger.store import RecordedModel, RecordedRun
 from invgp.library_paths import utf8_path
@@ -66,7 +67,7 @@ def write_runs(model: RecordedModel, runs: Iterable[RecordedRun], path: Path) ->
     rows = list(runs)
     with atomic_file("the table of runs", path) as part:
         if path.suffix == ".nc":
-            with utf8_path(part) as name, library_errors():
+            with utf8_path(part) as name, library_errors(), delay_interrupts():
                 to_dataset(model, rows).to_netcdf(name, engine="netcdf4", format="NETCDF4")
         else:
             _write_csv(model, rows, part)

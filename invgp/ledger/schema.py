@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from invgp.errors import LedgerError
-from invgp.ledger.delayed_interrupts import delay_interrupts
+from invgp.ledger.interrupted_statements import stop_when_interrupted
 from invgp.ledger.rows import COLUMNS, INVERSION_CHECKSUM, MODEL_CHECKSUM, ROW, run_checksum, run_key, text_checksum
 from invgp.ledger.sqlite_errors import DamagedError, unusable_ledger_error
 
@@ -181,7 +181,7 @@ def _time_limit(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
         return time.monotonic() - start > seconds
 
     try:
-        with delay_interrupts(connection, is_over):
+        with stop_when_interrupted(connection, is_over):
             yield
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT or not is_over():

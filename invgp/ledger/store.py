@@ -23,7 +23,7 @@ import numpy as np
 from invgp.adapters.protocol import Floats, ForwardModel, Quantity, Status, former_digest, input_size, output_size
 from invgp.errors import LedgerError
 from invgp.formatting import count_noun
-from invgp.ledger.delayed_interrupts import delay_interrupts
+from invgp.ledger.interrupted_statements import stop_when_interrupted
 from invgp.ledger.recorder import FLOAT, Recorder
 from invgp.ledger.rows import INTACT, MODEL_CHECKSUM, ROW, RunRow, row_expression, run_key, text_checksum
 from invgp.ledger.schema import VERSION, check_file, create_tables, restrict_connection
@@ -231,10 +231,10 @@ class Ledger:
 
     def select(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query."""
-        with translate_errors(self.path), delay_interrupts(self.connection):
+        with translate_errors(self.path), stop_when_interrupted(self.connection):
             cursor = self.connection.execute(query, values)
         while True:
-            with translate_errors(self.path), delay_interrupts(self.connection):
+            with translate_errors(self.path), stop_when_interrupted(self.connection):
                 some = cursor.fetchmany(ROWS_PER_FETCH)
             if not some:
                 return
@@ -243,7 +243,7 @@ class Ledger:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Execute the block in a transaction."""
-        with translate_errors(self.path), delay_interrupts(self.connection):
+        with translate_errors(self.path), stop_when_interrupted(self.connection):
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield

@@ -18,7 +18,7 @@ from helpers.damaged_ledgers import MODELS, RUNS, STATEMENTS, VALUES, Model, cam
 from invgp.adapters import RunContext
 from invgp.errors import ConfigError, LedgerError
 from invgp.execution.evaluate import evaluate
-from invgp.ledger import Ledger, delayed_interrupts, schema
+from invgp.ledger import Ledger, interrupted_statements, schema
 from invgp.ledger.rows import INTACT
 
 BYTES_CHANGED = 60  # files
@@ -149,7 +149,7 @@ class Clock(SimpleNamespace):
 
 @pytest.fixture
 def looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delayed_interrupts, "_INSTRUCTIONS", 10)
+    monkeypatch.setattr(interrupted_statements, "_INSTRUCTIONS", 10)
 
 
 @pytest.mark.usefixtures("looked_at_often")
