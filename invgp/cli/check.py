@@ -289,13 +289,13 @@ def print_survey(problem: Problem) -> None:
     )
     if problem.grid is not None:
         print_line(f"Grid: {count_noun(problem.grid.size, 'node')}, {describe_extents(problem.grid.coordinates)}")
-    present = ~np.isnan(survey.Y)
+    present = np.concatenate([np.isfinite(part.problem.survey.Y).ravel() for part in problem.parts])
     print_line(f"{count_noun(int(present.sum()), 'observation')}, {(~present).sum():,} missing")
     for part in problem.parts[1:]:
         kind = "direct data" if part.direct else "data"
         own = part.problem.survey
         values = ", ".join(o.name for o in own.observations)
-        print_line(f"{part.name}: {kind} at {count_noun(own.size, 'place')}: {values}")
+        print_line(f"{part.name}: {kind} at {count_noun(own.size, 'place' if part.direct else 'site')}: {values}")
     names = ", ".join(
         latent.name if latent.size == 1 else f"{latent.name} x {latent.size}" for latent in problem.latents
     )

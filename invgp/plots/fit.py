@@ -36,6 +36,7 @@ from invgp.plots.plot_data import (
 )
 from invgp.plots.sections import LinePanels, band_handles, draw_band, finish_panel
 from invgp.plots.style import CHARACTERS, COLUMN, GREY, PAGE, STYLE, add_legend, letter_panels, size_error
+from invgp.posterior.source_summary import sites_of_observation
 from invgp.units import conversion
 
 _NARROWEST, _LOWEST = 1.5, 2.0  # inches, of a legible panel
@@ -87,7 +88,7 @@ def fit_figure(ds: xr.Dataset, options: FigureOptions) -> Figure:
         axes = figure.subplots(2, len(observations), squeeze=False, sharex="col", height_ratios=(3, 1))
         draw = _draw_along_line if on_line else _draw_cross_plot
         for (upper, lower), name in zip(axes.T, observations, strict=True):
-            draw(upper, lower, ds, name)
+            draw(upper, lower, ds.isel(site=sites_of_observation(ds, name)), name)
             _frame_residuals(lower)
             lower.set_xlabel(_wrap_label(lower.get_xlabel(), size[0] / len(observations) - 0.7))
             upper.set_ylabel(_wrap_label(upper.get_ylabel(), 0.55 * size[1]))

@@ -1,4 +1,4 @@
-"""Runs, failures and fit of each source of a joint inversion, from its posterior."""
+"""Runs, failures, fit and diagnostics of each source of a joint inversion, from its posterior."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
+
+from invgp.formatting import count_noun
 
 
 class SourceSummary(NamedTuple):
@@ -22,6 +25,9 @@ class SourceSummary(NamedTuple):
         Simulator runs, and those that failed.
     chi_square : dict of str to float
         Mean squared normalised residual of each of its observations.
+    emulator_error : float or None
+        Root mean square error of the emulator at runs that verify it, in noise standard deviations; None for direct
+        data, and if there is no such error in the file.
     """
 
     name: str
@@ -30,12 +36,14 @@ class SourceSummary(NamedTuple):
     runs: int
     failed: int
     chi_square: dict[str, float]
+    emulator_error: float | None
 
     def describe(self) -> str:
         """Return the source as one line of text."""
         fit = ", ".join(f"{name} {value:.2g}" for name, value in self.chi_square.items())
-        runs = "direct data" if self.direct else f"{self.runs:,} runs, {self.failed:,} failed"
-        return f"{self.name}: {self.sites:,} sites, {runs}; mean squared residual over noise: {fit}"
+        where = count_noun(self.sites, "place" if self.direct else "site")
+        runs = "direct data" if self.direct else f"{count_noun(self.runs, 'run')}, {self.failed:,} failed"
+        return f"{self.name}: {where}, {runs}; mean squared residual over noise: {fit}"
 
 
 def summarise_sources(posterior: xr.Dataset) -> list[SourceSummary]:
@@ -50,7 +58,7 @@ def summarise_sources(posterior: xr.Dataset) -> list[SourceSummary]:
     -------
     list of SourceSummary
     """
-    if "source" not in posterior or "invgp_sources" not in posterior.attrs:
+    if "invgp_sources" not in posterior.attrs:
         return []
     names, direct = posterior.attrs["invgp_sources"].split(), posterior.attrs["invgp_direct_sources"].split()
     runs, failed = (
@@ -58,12 +66,48 @@ def summarise_sources(posterior: xr.Dataset) -> list[SourceSummary]:
     )
     found = []
     for k, name in enumerate(names):
-        own = np.flatnonzero(posterior["source"].values == k)
-        squares = {}
-        for observation in posterior.attrs["invgp_observations"].split():
-            residual = posterior[f"{observation}_residual"].isel(site=own).values
-            values = (residual / posterior[f"{observation}_noise_std"].isel(site=own).values) ** 2
-            if np.isfinite(values).any():
-                squares[observation] = float(np.nanmean(values))
-        found.append(SourceSummary(name, len(own), name in direct, int(runs[k]), int(failed[k]), squares))
+        places = f"{name}_place" if f"{name}_place" in posterior.dims else "site"
+        own = np.arange(posterior.sizes[places])
+        if places == "site" and "source" in posterior:
+            own = np.flatnonzero(posterior["source"].values == k)
+        part = posterior.isel({places: own})
+        found.append(
+            SourceSummary(
+                name,
+                len(own),
+                name in direct,
+                int(runs[k]),
+                int(failed[k]),
+                _chi_squares(part, places),
+                None if name in direct else _emulator_error(part),
+            )
+        )
     return found
+
+
+def sites_of_observation(posterior: xr.Dataset, name: str) -> NDArray[np.intp]:
+    """Return the indices of the sites of the sources that have an observation; of a single survey, all sites."""
+    if "source" not in posterior:
+        return np.arange(posterior.sizes["site"])
+    known = np.isfinite(posterior[f"{name}_noise_std"]) | np.isfinite(posterior[f"{name}_predicted"])
+    of = posterior["source"].values[known.any([d for d in known.dims if d != "site"]).values]
+    return np.flatnonzero(np.isin(posterior["source"].values, of))
+
+
+def _chi_squares(part: xr.Dataset, places: str) -> dict[str, float]:
+    """Return the mean squared normalised residual of each observation at these places that has one."""
+    found = {}
+    for variable in map(str, part.data_vars):
+        name = variable.removesuffix("_residual")
+        if name == variable or f"{name}_noise_std" not in part or places not in part[variable].dims:
+            continue
+        values = (part[variable].values / part[f"{name}_noise_std"].values) ** 2
+        if np.isfinite(values).any():
+            found[name] = float(np.nanmean(values))
+    return found
+
+
+def _emulator_error(part: xr.Dataset) -> float | None:
+    if "emulator_error" not in part or not np.isfinite(part["emulator_error"]).any():
+        return None
+    return float(np.sqrt(np.nanmean(part["emulator_error"].values ** 2)))

@@ -18,6 +18,7 @@ from invgp.plots.hyperparameter_figure import hyperparameter_words, read_hyperpa
 from invgp.plots.plot_data import TWO_SIGMA, Curve, Floats, read_curves, read_names, read_values
 from invgp.posterior.attributes import has_converged
 from invgp.posterior.modes import mode_probabilities
+from invgp.posterior.source_summary import sites_of_observation, summarise_sources
 from invgp.reports.provenance import read_config
 
 AGREEING = 1.05  # largest R-hat of chains that agree
@@ -138,9 +139,27 @@ def observation_tables(ds: xr.Dataset) -> list[dict[str, Any]]:
             "name": name,
             "words": quantity_name(ds[f"{name}_observed"]),
             "unit": unit_label(ds[f"{name}_observed"]),
-            "rows": [_data_row(ds, name, curve) for curve in read_curves(ds, f"{name}_observed")],
+            "rows": [
+                _data_row(ds.isel(site=sites_of_observation(ds, name)), name, curve)
+                for curve in read_curves(ds, f"{name}_observed")
+            ],
         }
         for name in _observation_names(ds)
+    ]
+
+
+def source_rows(ds: xr.Dataset) -> list[dict[str, str]]:
+    """Return one row per source of a joint inversion; empty for a single survey."""
+    return [
+        {
+            "name": one.name,
+            "sites": count_noun(one.sites, "place" if one.direct else "site"),
+            "runs": "none, direct data" if one.direct else f"{one.runs:,}",
+            "failed": NO_VALUE if one.direct else f"{one.failed:,}",
+            "emulator": NO_VALUE if one.emulator_error is None else f"{one.emulator_error:.2g}",
+            "fit": ", ".join(f"{name} {value:.2f}" for name, value in one.chi_square.items()),
+        }
+        for one in summarise_sources(ds)
     ]
 
 

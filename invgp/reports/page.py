@@ -122,6 +122,7 @@ def render(
         summary=findings.summary_sentence(ds),
         latents=findings.latent_tables(fields),
         observations=findings.observation_tables(ds),
+        sources=findings.source_rows(ds),
         hyperparameters=findings.hyperparameter_rows(ds),
         remarks=findings.diagnostic_remarks(ds),
         sampling=findings.sampling_rows(ds),

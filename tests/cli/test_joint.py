@@ -8,6 +8,7 @@ import pytest
 import xarray as xr
 
 from helpers.command_line import Command
+from invgp.posterior.source_summary import sites_of_observation, summarise_sources
 from invgp.scaffolds import read_template, write_project
 
 MORE = """
@@ -52,7 +53,7 @@ def project(tmp_path: Path) -> Path:
 
 def test_that_all_sources_are_checked(project: Path, invgp_here: Command) -> None:
     printed = invgp_here("check", "survey.toml", "--no-pilot", cwd=project)
-    assert "logs: data at 3 places: speed" in printed.stdout
+    assert "logs: data at 3 sites: speed" in printed.stdout
     assert "well: direct data at 1 place: top" in printed.stdout
     assert "One run of 'speed' (logs) at the prior mean" in printed.stdout
     assert "top: gaussian noise, standard deviation 2 m" in printed.stdout
@@ -61,7 +62,7 @@ def test_that_all_sources_are_checked(project: Path, invgp_here: Command) -> Non
 def test_that_a_source_can_be_left_out(project: Path, invgp_here: Command) -> None:
     printed = invgp_here("run", "survey.toml", "--ledger", "runs.sqlite", cwd=project)
     assert "logs: 3 sites" in printed.stdout
-    assert "well: 1 sites, direct data" in printed.stdout
+    assert "well: 1 place, direct data" in printed.stdout
     left_out = ("--without", "logs", "--without", "well", "--ledger", "runs.sqlite")
     assert invgp_here("run", "survey.toml", *left_out, cwd=project).returncode == 0
     with (
@@ -78,3 +79,18 @@ def test_that_an_unknown_source_is_reported(project: Path, invgp_here: Command) 
     failed = invgp_here("run", "survey.toml", "--without", "log", cwd=project)
     assert failed.returncode == 2
     assert "--without: must be a source, was 'log'; valid: 'survey', 'logs' and 'well'; did you mean" in failed.stderr
+
+
+def test_that_the_report_and_the_fit_figure_have_all_sources(project: Path, invgp_here: Command) -> None:
+    assert invgp_here("run", "survey.toml", cwd=project).returncode == 0
+    with xr.open_dataset(project / "posterior.nc") as posterior:
+        survey, logs, well = summarise_sources(posterior)
+        assert survey.runs + logs.runs == posterior.attrs["invgp_runs"]
+        assert (well.direct, well.sites, well.runs, well.emulator_error) == (True, 1, 0, None)
+        assert logs.emulator_error is not None
+        assert list(sites_of_observation(posterior, "speed")) == [16, 17, 18]
+        assert list(sites_of_observation(posterior, "time")) == list(range(16))  # also where a datum is missing
+    assert invgp_here("report", "posterior.nc", cwd=project).returncode == 0
+    page = (project / "posterior.html").read_text()
+    assert '<tr><th scope="row">logs</th><td>3 sites</td>' in page
+    assert '<tr><th scope="row">well</th><td>1 place</td><td>none, direct data</td>' in page
