@@ -28,7 +28,6 @@ from invgp.config import load
 from invgp.errors import RunsFailedError
 from invgp.formatting import convergence_advice, count_noun, format_duration
 from invgp.output_paths import check_posterior_path, remove_if_empty
-from invgp.posterior.source_summary import summarise_sources
 from invgp.progress import ProgressState, show_progress
 
 if TYPE_CHECKING:
@@ -139,6 +138,8 @@ def write_interrupted(interruption: InterruptedInversion, tally: ProgressState, 
 
 def print_result(posterior: xr.Dataset, output: Path, seconds: float) -> None:
     """Print the result on one line, warnings, notes, and the directory of failed runs."""
+    from invgp.posterior.source_summary import summarise_sources  # noqa: PLC0415 - help does not wait for xarray
+
     runs, failed = posterior.attrs["invgp_runs"], posterior.attrs["invgp_runs_failed"]
     answered = posterior.attrs["invgp_runs_from_ledger"]
     known = f" ({answered:,} from the ledger)" if answered else ""
@@ -160,6 +161,8 @@ def print_result(posterior: xr.Dataset, output: Path, seconds: float) -> None:
 
 def as_dictionary(posterior: xr.Dataset, output: Path, ledger: Path | None) -> dict[str, Any]:
     """Return the result for JSON."""
+    from invgp.posterior.source_summary import summarise_sources  # noqa: PLC0415 - as above
+
     attributes = posterior.attrs
     return {
         "posterior": output,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Required, TypedDict
+from typing import TYPE_CHECKING, Literal, Required, TypedDict
 
-from invgp.core.kernels import Kernel
+if TYPE_CHECKING:  # the import takes a second, and help does not need it
+    from invgp.core.kernels import Kernel
 
 Unit = str  # as UDUNITS knows it: "m", "m s-1", "ohm m", "1"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,6 +112,8 @@ def _kernel(description: Any, scales: int) -> Kernel:
     """Build a kernel from its description; earlier versions wrote the name of a kind instead."""
     if isinstance(description, str):
         return STATIONARY[description](1.0, np.ones(scales))
+    if not isinstance(description, Mapping):
+        raise TypeError(f"a kernel must be described by its kind and its parameters, was {description!r}")
     return kernel_from_description(description)
 
 

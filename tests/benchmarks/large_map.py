@@ -19,7 +19,7 @@ import numpy as np
 import invgp
 from invgp import netcdf
 from invgp.adapters import CallableModel, Quantity
-from invgp.core.kernels import Matern52
+from invgp.core.kernels import Matern32, Matern52
 from invgp.links import LINKS
 from invgp.problem import (
     Column,
@@ -53,8 +53,7 @@ def posterior(sites: int):
         "m s-1",
         np.linspace(2e3, 4e3, 4),
         np.full(4, 300.0),
-        "matern 3/2",
-        scale,
+        Matern32(1.0, scale),
         LINKS["log"],
         "layer",
         LAYERS,

@@ -14,6 +14,7 @@ import invgp
 from helpers.config_files import SITES, WriteSurvey
 from invgp.adapters import CallableModel, Quantity
 from invgp.config import typed_keys as keys
+from invgp.core.kernels import Kernel
 from invgp.errors import ConfigError
 from invgp.problem import Noise
 from invgp.settings import InferenceSettings, OutputSettings
@@ -238,13 +239,13 @@ def test_that_inconsistent_correlations_are_reported_for_every_definition_of_the
     ],
 )
 def test_that_editors_complete_the_keys_of_the_config(typed: type, section: type[Section]) -> None:
-    fields = section.model_fields
-    assert set(get_type_hints(typed)) == set(fields)
+    fields, names = section.model_fields, {"Kernel": Kernel}  # the module imports it for type checkers only
+    assert set(get_type_hints(typed, localns=names)) == set(fields)
     required = {name for name, field in fields.items() if field.is_required()}
-    hints = get_type_hints(typed, include_extras=True)
+    hints = get_type_hints(typed, localns=names, include_extras=True)
     marked = {name for name, hint in hints.items() if get_origin(hint) is Required}
     assert marked == required - {"columns"}  # by default an observation has the column of its own name
-    for name, hint in get_type_hints(typed).items():
+    for name, hint in get_type_hints(typed, localns=names).items():
         choices = set(get_args(fields[name].annotation)) if get_origin(fields[name].annotation) is Literal else set()
         assert choices == (set(get_args(hint)) if get_origin(hint) is Literal else set()), name
 

@@ -309,7 +309,7 @@ def test_that_the_python_example_of_the_readme_runs(root, otway):
 @pytest.mark.slow
 def test_that_the_examples_of_the_models_page_run(root):
     examples = [text for _, text in blocks(root / "docs" / "models.md", "python")]
-    assert len(examples) == 7
+    assert len(examples) == 11
     examples = [text.replace("100", "40") if "GPRN" in text else text for text in examples]  # sites, which take long
     each = "import json, sys\nfor example in json.load(sys.stdin):\n    exec(example, {'__name__': '__main__'})"
     outcome = subprocess.run(

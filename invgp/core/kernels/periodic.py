@@ -56,7 +56,7 @@ class Periodic(Kernel):
     def with_parameters(self, parameters: Array) -> Self:
         """Return the kernel with other free parameters."""
         values, end = array_namespace(parameters).exp(parameters), 1 + self.length_scale.shape[0]
-        return replace(self, variance=values[0], length_scale=values[1:end], period=values[end:])
+        return replace(self, variance=values[0, ...], length_scale=values[1:end], period=values[end:])
 
     def __call__(self, X1: Array, X2: Array) -> Array:
         """Compute the covariance (N, M) between inputs X1 (N, D) and X2 (M, D)."""

@@ -41,7 +41,7 @@ class _WithVariance(Kernel):
 
     def with_parameters(self, parameters: Array) -> Self:
         """Return the kernel with another log variance."""
-        return replace(self, variance=array_namespace(parameters).exp(parameters)[0])
+        return replace(self, variance=array_namespace(parameters).exp(parameters)[0, ...])
 
     def permuted(self, order: Any) -> Kernel:  # noqa: ARG002 - the order of the inputs has no effect
         """Return the kernel for permuted inputs."""
@@ -151,7 +151,7 @@ class Linear(Kernel):
     def with_parameters(self, parameters: Array) -> Self:
         """Return the kernel with other free parameters."""
         values = array_namespace(parameters).exp(parameters)
-        return replace(self, variance=values[0], length_scale=values[1:])
+        return replace(self, variance=values[0, ...], length_scale=values[1:])
 
     def __call__(self, X1: Array, X2: Array) -> Array:
         """Compute the covariance (N, M) between inputs X1 (N, D) and X2 (M, D)."""

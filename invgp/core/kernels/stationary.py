@@ -52,7 +52,7 @@ class Stationary(Kernel):
     def with_parameters(self, parameters: Array) -> Self:
         """Return the same type of kernel with other free parameters."""
         values = array_namespace(parameters).exp(parameters)
-        return replace(self, variance=values[0], length_scale=values[1:])
+        return replace(self, variance=values[0, ...], length_scale=values[1:])
 
     def permuted(self, order: Any) -> Kernel:
         """Return the kernel for permuted inputs, with permuted length-scales."""
@@ -198,7 +198,7 @@ class RationalQuadratic(Stationary):
     def with_parameters(self, parameters: Array) -> Self:
         """Return the same type of kernel with other free parameters."""
         values = array_namespace(parameters).exp(parameters)
-        return replace(self, variance=values[0], length_scale=values[1:-1], shape=values[-1])
+        return replace(self, variance=values[0, ...], length_scale=values[1:-1], shape=values[-1, ...])
 
     def correlation(self, r2: Array) -> Array:
         """Compute the correlation."""
