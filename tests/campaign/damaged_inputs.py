@@ -33,7 +33,7 @@ from .tally import Tally, combine, has_traceback, summary
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 300.0  # for one case: most take a tenth of a second, but the first of a group inverts a survey
 MEMORY = 8 * 2**30  # bytes of addresses: a damaged size must not be believed
-CODES = (0, 1, 2, 3, 4)
+CODES = (0, 1, 2, 3, 4, 6)
 FULL = {
     "config": 400,
     "template": 250,
