@@ -12,9 +12,12 @@ from invgp.config.variable_names import labels_of, per_label
 from invgp.errors import ConfigError
 from invgp.formatting import format_value
 from invgp.links import LINKS
-from invgp.problem import WEAK_FACTOR, Floats, Labels, Latent
+from invgp.problem import WEAK_FACTOR, Floats, Grid, Labels, Latent, Survey
 from invgp.settings.configuration import Config, LatentSection
 from invgp.settings.values import percentage
+
+LARGEST_SCALE = 1e6
+"""Largest prior standard deviation at a point, divided by `std`. A linear kernel far from its centre exceeds it."""
 
 
 def build_latents(config: Config, units: Mapping[str, str]) -> tuple[Latent, ...]:
@@ -49,6 +52,23 @@ def _build_latent(config: Config, name: str, units: Mapping[str, str]) -> Latent
     )
     _check_learning(latent, key)
     return latent
+
+
+def check_prior_scales(latents: tuple[Latent, ...], survey: Survey, grid: Grid | None) -> None:
+    """Raise `ConfigError` if a kernel, such as a linear one, has too large a variance at some site or node."""
+    build_each(lambda latent: _check_prior_scale(latent, survey, grid), latents)
+
+
+def _check_prior_scale(latent: Latent, survey: Survey, grid: Grid | None) -> None:
+    kernel, X = (survey.kernel_at_sites(latent.kernel), survey.locations) if grid is None else (latent.kernel, grid.X)
+    with np.errstate(over="ignore", invalid="ignore"):
+        largest = float(np.sqrt(np.max(kernel.diagonal(X))))
+    if not largest <= LARGEST_SCALE:
+        points = "sites" if grid is None else "nodes"
+        raise ConfigError(
+            f"latents.{latent.name}.kernel: must have a standard deviation of at most {LARGEST_SCALE:g} times std at "
+            f"all {points}, was {largest:.3g} times std; linear parts need a larger length_scale or a closer centre"
+        )
 
 
 def _check_learning(latent: Latent, key: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from invgp.config.build_direct import build_direct
 from invgp.config.build_grid import build_grid
-from invgp.config.build_latents import build_latents
+from invgp.config.build_latents import build_latents, check_prior_scales
 from invgp.config.build_noise import build_noise, check_noise_names
 from invgp.config.build_simulator import Places, build_model, build_wiring
 from invgp.config.build_sources import build_sources, check_shared_observations
@@ -84,6 +84,8 @@ def assemble_problem(config: Config, table: Table | None, directory: Path, mista
     positions = (config.survey if config.grid is None else config.grid).coordinates
     latents = mistakes.collect(lambda: build_latents(config, {name: c.unit for name, c in positions.items()}))
     grid = mistakes.collect(lambda: build_grid(config, directory))
+    if latents is not None and survey is not None and (grid is not None or config.grid is None):
+        mistakes.collect(lambda: check_prior_scales(latents, survey, grid))
     places = None if grid is None or survey is None else Places(grid.size, survey.size)
     wiring = mistakes.collect(lambda: build_wiring(config))
     forward = None

@@ -134,11 +134,7 @@ def invert(
             temporary=run_directory is None,
         )
         runner = Runner(simulator)
-        try:
-            model, state = strategy.prepare(problem, backend, runner, seed)
-        except np.linalg.LinAlgError as error:
-            raise ConfigError(f"latents: the kernels give a covariance that cannot be factorised: {error}") from error
-        runner.keep(state)
+        model, state = prepare_search(strategy, problem, backend, runner, seed)
         try:
             state = search_within_budget(strategy.search, model, runner, state)
         except KeyboardInterrupt as error:
@@ -192,6 +188,24 @@ def blas_threads(problem: Problem) -> int | None:
     Threads would slow down the many small factorisations of a field model, and those of few sites.
     """
     return 1 if problem.grid is not None or problem.survey.size < WORTH_THREADS else None
+
+
+def prepare_search(
+    strategy: Strategy, problem: Problem, backend: Backend, runner: Runner, seed: int
+) -> tuple[Any, Any]:
+    """Return what is constant during a search, and its first state, which the runner keeps.
+
+    Raises
+    ------
+    ConfigError
+        The prior covariance cannot be factorised.
+    """
+    try:
+        model, state = strategy.prepare(problem, backend, runner, seed)
+    except np.linalg.LinAlgError as error:
+        raise ConfigError(f"latents: the kernels give a covariance that cannot be factorised: {error}") from error
+    runner.keep(state)
+    return model, state
 
 
 def search_within_budget(search: Callable[[Any, Runner, Any], Any], model: Any, runner: Runner, state: Any) -> Any:

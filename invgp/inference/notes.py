@@ -134,8 +134,8 @@ def log_link_notes(
     names = [latent.name for latent in problem.latents for _ in range(latent.size)]
     prior_mean = np.concatenate([latent.mean for latent in problem.latents])
     prior_std = np.concatenate([latent.std for latent in problem.latents])
-    identity = np.asarray([latent.link.name == "identity" for latent in problem.latents for _ in range(latent.size)])
-    candidates = np.flatnonzero(identity & (prior_mean > options.positive * prior_std))
+    linear = [latent.link.name == "identity" for latent in problem.latents for _ in range(latent.size)]
+    candidates = np.flatnonzero(np.asarray(linear, dtype=bool) & (prior_mean > options.positive * prior_std))
     std = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
     positive = mean > options.positive * std
     suggested: dict[tuple[str, str], list[tuple[NDArray[np.intp], float]]] = {}

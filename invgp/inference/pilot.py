@@ -24,7 +24,7 @@ from invgp.execution.run_directories import make_run_directory
 from invgp.execution.simulator import Batch, Simulator
 from invgp.inference.field_model import FieldModel
 from invgp.inference.field_state import FieldOptions, FieldSearchState
-from invgp.inference.invert import blas_threads, open_recorders, search_within_budget, strategy_of
+from invgp.inference.invert import blas_threads, open_recorders, prepare_search, search_within_budget, strategy_of
 from invgp.inference.runner import Runner
 from invgp.problem import Floats, Problem
 
@@ -179,8 +179,7 @@ def run_pilot(
             pilot_runs=size,
         )
         runner = Runner(simulator)
-        model, state = strategy.prepare(problem, select_backend(settings.device), runner, settings.seed)
-        runner.keep(state)
+        model, state = prepare_search(strategy, problem, select_backend(settings.device), runner, settings.seed)
         try:
             search_within_budget(strategy.search, model, runner, state)
         except PilotEndedError:

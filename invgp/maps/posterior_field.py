@@ -119,9 +119,11 @@ class LatentField:
         physical_std : array, shape (B, L)
             Posterior standard deviation of the quantity.
         """
-        if self.link.elementwise:
-            return variance / prior_variance
-        return np.asarray((physical_std / self.prior_moments(prior_variance)[1]) ** 2)
+        prior = prior_variance
+        if not self.link.elementwise:
+            variance, prior = physical_std**2, self.prior_moments(prior_variance)[1] ** 2
+        # The data add nothing where the prior fixes the value, such as at the centre of a linear kernel.
+        return np.divide(variance, prior, out=np.ones(np.shape(variance)), where=prior > 0)
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,11 @@ def latent_variables(
     prior_variance = scale[:, None] ** 2 * process_std**2
     prior_mean, prior_std = link.moments(process_mean, prior_variance[..., None] * np.eye(latent.size))
     if link.elementwise:
-        variance_ratio, measured = np.diagonal(covariance, axis1=1, axis2=2) / prior_variance, "the Gaussian process"
+        variance, prior, measured = np.diagonal(covariance, axis1=1, axis2=2), prior_variance, "the Gaussian process"
     else:
-        variance_ratio, measured = (physical_std / prior_std) ** 2, "the quantity itself"
+        variance, prior, measured = physical_std**2, prior_std**2, "the quantity itself"
+    # The data add nothing where the prior fixes the value, such as at the centre of a linear kernel.
+    variance_ratio = np.divide(variance, prior, out=np.ones(np.shape(variance)), where=prior > 0)
     points = mean.shape[0]
     name, what = latent.name, latent.long_name or latent.name
     unit = {"units": latent.unit}

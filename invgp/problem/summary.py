@@ -122,7 +122,7 @@ def _latent_row(latent: Latent) -> Row:
 
 
 def _named(latent: Latent, name: str) -> NDArray[np.bool_]:
-    return np.asarray([own == name for own in latent.kernel.parameter_names])
+    return np.asarray([own == name for own in latent.kernel.parameter_names], dtype=bool)
 
 
 def _format_number(value: float) -> str:

@@ -1,11 +1,13 @@
 """Forecasts of the number of runs, and the pilot that they come from."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import invgp
 from invgp.emulation.run_schedule import most_runs, runs_of_steps
-from invgp.errors import PriorConflictError
+from invgp.errors import ConfigError, PriorConflictError
 from invgp.inference.expected_cost import expected_cost
 from invgp.inference.pilot import Pilot, pilot_size, run_pilot
 from invgp.inference.prior_conflict import find_conflicts_at_prior_mean, find_prior_conflicts
@@ -164,3 +166,52 @@ def test_that_the_prior_mean_alone_shows_a_factor_that_the_prior_cannot_explain(
     assert not find_conflicts_at_prior_mean(problem(0.3, 10.0), at_mean)
     assert not find_conflicts_at_prior_mean(problem(30.0, 1000.0), at_mean)
     assert not find_conflicts_at_prior_mean(problem(0.3, -1000.0), at_mean)
+
+
+def linear_line(length_scale, centre, **inference):
+    """The same line, with a linear kernel."""
+    problem, _ = line(exponential, **inference)
+    x = problem.survey.X[:, 0]
+    return invgp.define(
+        {"x": x, "y": exponential(x - x[0])},
+        coordinates={"x": "km"},
+        observations={"y": {"unit": "s"}},
+        latents={
+            "a": {
+                "unit": "1",
+                "mean": 0.0,
+                "std": 1.0,
+                "kernel": {"kind": "linear", "length_scale": length_scale, "centre": centre},
+            }
+        },
+        noise={"std": {"y": 0.05}},
+        forward=exponential,
+        inference={"posterior": "coupled gaussian", **inference},
+    )
+
+
+@pytest.mark.parametrize(("length_scale", "centre"), [(1e-7, 0.0), (1.0, 1e9), (1e-90, 1e90)])
+def test_that_a_linear_kernel_that_is_far_too_large_at_the_sites_is_a_mistake(length_scale, centre):
+    with pytest.raises(
+        ConfigError, match=r"latents\.a\.kernel: must have a standard deviation of at most 1e\+06 times"
+    ):
+        linear_line(length_scale, centre)
+
+
+def test_that_a_site_at_the_centre_of_a_linear_kernel_has_no_information():
+    """The prior fixes the value there, so that the variance of the prior is zero."""
+    posterior = invgp.invert(linear_line(1.0, 0.0))
+    information = posterior["a_information"].values
+    assert information[0] == 0.0
+    assert (information[1:] > 0.5).all()
+    found = invgp.predict(posterior, "x=0:1:0.5")["a_information"].values
+    assert found[0] == 0.0
+    assert (found[1:] > 0.5).all()
+
+
+def test_that_a_pilot_reports_a_prior_that_cannot_be_factorised(tmp_path):
+    problem = linear_line(1.0, 0.0)
+    (latent,) = problem.latents
+    broken = replace(latent, kernel=replace(latent.kernel, length_scale=np.asarray([1e-200])))
+    with pytest.raises(ConfigError, match="cannot be factorised"), np.errstate(all="ignore"):
+        run_pilot(replace(problem, latents=(broken,)), 1, directory=tmp_path)
