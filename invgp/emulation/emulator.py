@@ -19,7 +19,7 @@ from invgp.emulation.polynomial import PullBack
 from invgp.emulation.training_runs import Integers, Runs
 from invgp.problem import Floats
 
-NUMBERS_AT_ONCE = 2**15  # features or kernel values in one block of `linearise`
+NUMBERS_AT_ONCE = 2**16  # features or kernel values in one block of `linearise`
 ROWS_AT_ONCE = 16_384  # rows that one call of the regression evaluates, to limit memory
 MOST_CHECKED_SAMPLES = 32  # samples per site that `is_among_runs` compares with the runs
 LARGEST_SHARE = 3.0  # largest squared error at a site that may be numerical noise, relative to its variance

@@ -16,6 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from arviz_stats.base.array import array_stats
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 from scipy.special import logsumexp
 
 from invgp.core.backend import Array, Backend, array_namespace, to_numpy
@@ -28,6 +31,7 @@ from invgp.core.sampling.statistics import effective_sample_size, split_r_hat
 from invgp.core.sampling.tempering import Population, TemperingOptions, temper
 from invgp.emulation import Surrogate
 from invgp.latent_model.noise_density import noise_log_density_gradient
+from invgp.latent_model.prior import prior_of
 from invgp.posterior import Samples
 from invgp.problem import Floats, Problem
 
@@ -74,6 +78,8 @@ class SamplingOptions:
         Largest number of modes that are distinguished.
     rows_at_once : int
         Rows for the emulator in one call, to limit memory.
+    independent : float
+        Largest prior correlation of sites that are taken for independent, and tempered apart from each other.
     """
 
     proposals: int = 4000
@@ -97,6 +103,7 @@ class SamplingOptions:
     smallest_mode: float = 0.01
     most_modes: int = 20
     rows_at_once: int = 50_000
+    independent: float = 1e-4
 
 
 HAMILTONIAN = "Hamiltonian Monte Carlo"  # name of the sampler, for users
@@ -123,7 +130,7 @@ class EmulatedPosterior:
     def __init__(
         self, problem: Problem, emulator: Surrogate, sites: NDArray[np.intp], prior: Prior, backend: Backend
     ) -> None:
-        self.emulator, self.sites, self.backend = emulator, sites, backend
+        self.problem, self.emulator, self.sites, self.backend = problem, emulator, sites, backend
         self.density = noise_log_density_gradient(problem, backend)
         self.target = SiteTarget(prior, self._likelihood)
 
@@ -132,11 +139,24 @@ class EmulatedPosterior:
         value, slopes = self.density(outputs)
         return value, lambda: pull_back(slopes)
 
+    def select(self, numbers: NDArray[np.intp]) -> EmulatedPosterior:
+        """Return the posterior of some of the sites, by their positions (B,), from their data alone."""
+        part = self.problem.select_sites(numbers)
+        return EmulatedPosterior(part, self.emulator, self.sites[numbers], prior_of(part, self.backend), self.backend)
+
     def whitened(self, v: Floats) -> Floats:
         """Return the whitened inducing variables (R, Q, M) of variables (..., D)."""
         prior = self.target.prior
         inducing = v.reshape(-1, v.shape[-1])[:, : self.target.inducing_size]
         return inducing.reshape(-1, prior.latent_count, prior.inducing_count)
+
+    def whiten(self, latents: Floats) -> Floats:
+        """Return the whitened inducing variables (R, Q, N) of latents (R, N, Q), for a dense prior."""
+        prior = self.target.prior
+        centred = np.moveaxis(latents - to_numpy(prior.mean), 0, -1)  # (N, Q, R)
+        factor = to_numpy(prior.factor)
+        parts = [solve_triangular(factor[j], centred[:, j], lower=True) for j in range(prior.latent_count)]
+        return np.ascontiguousarray(np.stack(parts).transpose(2, 0, 1))
 
     def latents(self, v: Floats) -> Floats:
         """Compute latents (..., N, Q) from variables of the prior (..., D)."""
@@ -292,15 +312,53 @@ def draw_by_tempering(
     tempered : array, shape (R, N, Q)
         Draws from a wider distribution: the prior times a small power of the likelihood.
     """
-    target, backend = posterior.target, posterior.backend
-    most = options.numbers_at_once // (options.populations * target.prior.site_count * target.prior.latent_count)
+    prior, backend = posterior.target.prior, posterior.backend
+    most = options.numbers_at_once // (options.populations * prior.site_count * prior.latent_count)
     particles = int(np.clip(most, options.fewest_particles, options.most_particles))
-    convex = positive_factors(factors)
-    start = backend.asarray(rng.standard_normal((options.populations, particles, target.size)))
-    found = temper(
-        target.log_likelihood, lambda power: gaussian_root(target.prior, convex, power), start, rng, TemperingOptions()
-    )
-    return _from_population(posterior, found, options), posterior.latents(found.tempered)
+    groups = independent_groups(prior, options.independent)
+    parts, populations = [posterior], []
+    if len(groups) > 1:
+        parts = [posterior.select(group) for group in groups]
+    for part, group in zip(parts, groups, strict=True):
+        scale = _scale(part.target.prior, positive_factors(_take(factors, group, backend)))
+        start = backend.asarray(rng.standard_normal((options.populations, particles, part.target.size)))
+        populations.append(temper(part.target.log_likelihood, scale, start, rng, TemperingOptions()))
+    samples = _from_populations(posterior, parts, groups, populations, options)
+    tempered = _join([part.latents(found.tempered) for part, found in zip(parts, populations, strict=True)], groups)
+    return samples, tempered
+
+
+def independent_groups(prior: Prior, limit: float) -> list[NDArray[np.intp]]:
+    """Divide the sites into groups, such that the prior correlation between groups is at most a limit.
+
+    Returns
+    -------
+    list of arrays of int
+        Positions of the sites of each group, in ascending order.
+    """
+    xp = array_namespace(prior.X)
+    related = np.zeros((prior.site_count, prior.site_count), dtype=bool)
+    for kernel in prior.kernels:
+        covariance = to_numpy(xp.abs(kernel(prior.X, prior.X)))
+        spread = np.sqrt(np.diagonal(covariance))
+        related |= covariance > limit * spread[:, None] * spread
+    count, labels = connected_components(csr_array(related), directed=False)
+    return [np.flatnonzero(labels == k) for k in range(count)]
+
+
+def _scale(prior: Prior, factors: SiteFactors) -> Callable[[float], Array]:
+    return lambda power: gaussian_root(prior, factors, power)
+
+
+def _take(factors: SiteFactors, sites: NDArray[np.intp], backend: Backend) -> SiteFactors:
+    index = backend.namespace.asarray(sites.astype(np.int32), device=backend.device)
+    return SiteFactors(*(backend.namespace.take(part, index, axis=0) for part in factors))
+
+
+def _join(latents: list[Floats], groups: list[NDArray[np.intp]]) -> Floats:
+    """Join draws (..., B, Q) of groups of sites to draws (..., N, Q) of all sites."""
+    order = np.argsort(np.concatenate(groups))
+    return np.concatenate(latents, axis=-2)[..., order, :]
 
 
 def positive_factors(factors: SiteFactors) -> SiteFactors:
@@ -345,13 +403,22 @@ def _from_chains(posterior: EmulatedPosterior, v: Floats, method: str, options: 
     )
 
 
-def _from_population(posterior: EmulatedPosterior, found: Population, options: SamplingOptions) -> Samples:
-    """Return the particles of several populations; R-hat compares populations, since particles may keep their modes."""
-    iterations, K, n, _ = found.v.shape
+def _from_populations(
+    posterior: EmulatedPosterior,
+    parts: list[EmulatedPosterior],
+    groups: list[NDArray[np.intp]],
+    found: list[Population],
+    options: SamplingOptions,
+) -> Samples:
+    """Return the particles of several populations; R-hat compares populations, since particles may keep their modes.
+
+    Each of the populations found is that of one group of sites. Groups are independent, so that their particles can be
+    joined in any order.
+    """
+    iterations, K, n, _ = found[0].v.shape
     last = min(iterations, max(options.draws * 2 // (K * n), 4))
-    chosen = np.linspace(iterations - 1, iterations // 2, last).round().astype(np.intp)
-    v = found.v[np.unique(chosen)]
-    latents = posterior.latents(v)
+    chosen = np.unique(np.linspace(iterations - 1, iterations // 2, last).round().astype(np.intp))
+    latents = _join([part.latents(one.v[chosen]) for part, one in zip(parts, found, strict=True)], groups)
     I, _, _, N, Q = latents.shape  # noqa: E741
     grouped = latents.swapaxes(0, 1).reshape(K, I * n, N * Q)
     flat = latents.reshape(I * K * n, N, Q)
@@ -360,7 +427,8 @@ def _from_population(posterior: EmulatedPosterior, found: Population, options: S
     within = grouped.var(axis=1).mean(axis=0)
     ratio = within / np.maximum(means.var(axis=0, ddof=1), 1e-300)
     effective = float(K * np.median(ratio))
-    error = float(np.std(found.log_evidence, ddof=1) / math.sqrt(K))
+    log_evidence = np.sum([one.log_evidence for one in found], axis=0)
+    error = float(np.std(log_evidence, ddof=1) / math.sqrt(K))
     return Samples(
         flat,
         np.tile(np.repeat(np.arange(K), n), I),
@@ -369,9 +437,9 @@ def _from_population(posterior: EmulatedPosterior, found: Population, options: S
         np.nan,
         split_r_hat(grouped).reshape(N, Q),
         np.full((N, Q), min(effective, float(len(flat)))),
-        float(logsumexp(found.log_evidence) - math.log(K)),
+        float(logsumexp(log_evidence) - math.log(K)),
         error,
-        posterior.whitened(v),
+        posterior.whiten(flat) if len(found) > 1 else posterior.whitened(found[0].v[chosen]),
     )
 
 

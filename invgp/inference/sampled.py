@@ -125,6 +125,9 @@ DRAFT = SamplingOptions(
 )
 
 
+_NOT_ACCURATE = SearchResult("stopped before the emulator was accurate at the draws", converged=False)
+
+
 def search_sampled(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
     """Find a Gaussian approximation, then draw from the exact posterior on the emulator.
 
@@ -194,6 +197,9 @@ class SampledSearch:
             cost = sum(latents.shape[0] * len(sites) for latents, sites in (*chosen, *wide))
             if not _affords(problem, runner, cost):
                 state = self._draw_result(model, state, target)
+                state, holds = self._verify_extremes(model, runner, state, stage + count)
+                if not holds:
+                    return replace(state, result=_NOT_ACCURATE)
                 return replace(state, result=self._out_of_runs(problem, runner, state, errors))
             label, found, verification = f"sampling-round-{count + 1}", [], state.verification.copy()
             for k, (latents, sites) in enumerate((*chosen, *wide)):
@@ -221,9 +227,7 @@ class SampledSearch:
             state = self._refit(model, runner, state)
         if state.target is not None:
             state = self._draw_result(model, state, state.target)
-        return replace(
-            state, result=SearchResult("stopped before the emulator was accurate at the draws", converged=False)
-        )
+        return replace(state, result=_NOT_ACCURATE)
 
     def _next_target(self, model: SiteModel, state: SearchState, emulator: Surrogate) -> SampledTarget:
         """Return what a round samples; once several modes were found, they are not searched for again."""
@@ -262,7 +266,7 @@ class SampledSearch:
         if not sites.size:
             return state, True
         few = self.design.permutation(len(sites))[: runs_in_a_step(model.problem)]
-        if not _affords(model.problem, runner, len(few)):
+        if not runner.simulator.can_afford(len(few)):
             note = (
                 f"At {count_noun(len(sites), 'site')} some draws are far from the others, and no runs are left to "
                 "verify them: standard deviations there are doubtful."

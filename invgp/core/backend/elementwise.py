@@ -40,6 +40,12 @@ def exp_in_place(array: Array) -> Array:
     return np.exp(array, out=array) if is_numpy_namespace(xp) else xp.exp(array)
 
 
+def sqrt_in_place(array: Array) -> Array:
+    """Compute the square root; `array` may be overwritten."""
+    xp = array_namespace(array)
+    return np.sqrt(array, out=array) if is_numpy_namespace(xp) else xp.sqrt(array)
+
+
 def log_in_place(array: Array) -> Array:
     """Compute the logarithm; `array` may be overwritten."""
     xp = array_namespace(array)
