@@ -14,6 +14,7 @@ from typing import Any
 from invgp.formatting import count_noun, format_duration
 
 SECONDS_BETWEEN_LINES = 30.0
+SECONDS_BETWEEN_STAGES = 10.0  # lines of a computation without runs
 SECONDS_BETWEEN_UPDATES = 0.25  # in a notebook
 
 
@@ -80,6 +81,10 @@ class ProgressState:
         """Set the text about runs that another process makes."""
         self.elsewhere = f", waiting for {owner} to make {runs:,} of them"
 
+    def report_stage(self, stage: str) -> None:
+        """Set the text of a computation without runs."""
+        self.purpose, self.batch_size, self.batch_done, self.elsewhere = stage, 0, 0, ""
+
     def report_bound(self, elbo: float, *, accepted: bool) -> None:
         """Add an evaluation of the bound, and keep the bound if it was accepted."""
         self.evaluations += 1
@@ -121,7 +126,7 @@ class ProgressState:
 
 
 class LogDisplay(ProgressState):
-    """Prints one line per evaluation of the bound, and further lines during long batches."""
+    """Prints one line per evaluation of the bound, and further lines during long batches and computations."""
 
     last: float = 0.0
 
@@ -142,6 +147,12 @@ class LogDisplay(ProgressState):
         """Add an evaluation and print a line."""
         super().report_bound(elbo, accepted=accepted)
         self._print()
+
+    def report_stage(self, stage: str) -> None:
+        """Set the text, and print a line if the last one is old."""
+        super().report_stage(stage)
+        if time.perf_counter() - max(self.last, self.started) > SECONDS_BETWEEN_STAGES:
+            self._print()
 
     def _print(self) -> None:
         self.last = time.perf_counter()
@@ -176,6 +187,12 @@ class NotebookDisplay(ProgressState):
     def report_bound(self, elbo: float, *, accepted: bool) -> None:
         """Add an evaluation, and update the display if the last update is old."""
         super().report_bound(elbo, accepted=accepted)
+        if time.perf_counter() - self.last > SECONDS_BETWEEN_UPDATES:
+            self.draw()
+
+    def report_stage(self, stage: str) -> None:
+        """Set the text, and update the display if the last update is old."""
+        super().report_stage(stage)
         if time.perf_counter() - self.last > SECONDS_BETWEEN_UPDATES:
             self.draw()
 

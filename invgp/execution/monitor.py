@@ -23,6 +23,9 @@ class Monitor(Protocol):
     def report_bound(self, elbo: float, *, accepted: bool) -> None:
         """Report the evidence lower bound of a new posterior, and whether the posterior was accepted."""
 
+    def report_stage(self, stage: str) -> None:
+        """Report a computation without runs, such as ``"draws, likelihood power 0.03"``. The call is repeated."""
+
 
 class SilentMonitor:
     """A monitor that reports nothing."""
@@ -40,4 +43,7 @@ class SilentMonitor:
         """Do nothing."""
 
     def report_bound(self, elbo: float, *, accepted: bool) -> None:
+        """Do nothing."""
+
+    def report_stage(self, stage: str) -> None:
         """Do nothing."""

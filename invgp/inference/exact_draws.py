@@ -2,8 +2,8 @@
 
 Three samplers are used, the cheapest that is right. Importance sampling reweights draws from the Gaussian
 approximation; it is reliable if the Pareto k of the weights is small. Hamiltonian Monte Carlo starts at draws from the
-Gaussian, and is right for any shape with one mode. Tempered sequential Monte Carlo starts at the prior; it finds all
-modes and their probabilities.
+Gaussian, and is right for any shape with one mode. Tempered sequential Monte Carlo (`tempered_draws`) starts at the
+prior; it finds all modes and their probabilities.
 """
 
 from __future__ import annotations
@@ -17,18 +17,14 @@ import numpy as np
 from arviz_stats.base.array import array_stats
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 from scipy.special import logsumexp
 
 from invgp.core.backend import Array, Backend, array_namespace, to_numpy
-from invgp.core.coupled.coupled_gaussian import SiteFactors
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.core.coupled.prior import Prior
 from invgp.core.sampling.hamiltonian import HamiltonianOptions, LogDensity, sample
-from invgp.core.sampling.site_target import SiteTarget, gaussian_root
+from invgp.core.sampling.site_target import SiteTarget
 from invgp.core.sampling.statistics import effective_sample_size, split_r_hat
-from invgp.core.sampling.tempering import Population, TemperingOptions, temper
 from invgp.emulation import Surrogate
 from invgp.latent_model.noise_density import noise_log_density_gradient
 from invgp.latent_model.prior import prior_of
@@ -106,6 +102,7 @@ class SamplingOptions:
     independent: float = 1e-4
 
 
+Report = Callable[[str], None]  # receives the stage of a computation, for users
 HAMILTONIAN = "Hamiltonian Monte Carlo"  # name of the sampler, for users
 RELIABLE, HOPELESS = 0.7, 1.0  # Pareto k below which weights are reliable, and above which they contain nothing
 EQUAL = 0.1  # nats: weights that differ by less have no tail
@@ -119,7 +116,7 @@ class EmulatedPosterior:
     ----------
     problem : Problem
         Problem with learnt hyperparameters, and with the error of the emulator in its noise.
-    emulator : Emulator
+    emulator : Surrogate
     sites : array of int, shape (N,)
         Numbers of the problem's sites in the survey of the emulator.
     prior : Prior
@@ -264,7 +261,11 @@ def draw_by_importance(
 
 
 def draw_by_hamiltonian(
-    posterior: EmulatedPosterior, gaussian: GaussianPosterior, rng: np.random.Generator, options: SamplingOptions
+    posterior: EmulatedPosterior,
+    gaussian: GaussianPosterior,
+    rng: np.random.Generator,
+    options: SamplingOptions,
+    report: Report,
 ) -> Samples:
     """Draw by Hamiltonian Monte Carlo in coordinates in which a Gaussian approximation is standard normal."""
     target, backend = posterior.target, posterior.backend
@@ -286,88 +287,12 @@ def draw_by_hamiltonian(
         warmup=options.warmup,
         iterations=iterations,
         options=HamiltonianOptions(harmonic=True),
+        report=lambda done: report(f"iteration {done} of {options.warmup + iterations}"),
     )
     kept = max(options.most_numbers // (numbers * chains), 4)
     draws = found.z[:: math.ceil(iterations / kept)].swapaxes(0, 1)
     v = np.stack([to_numpy(target.variables(backend.asarray(chain), centre, root)) for chain in draws])
     return _from_chains(posterior, v, HAMILTONIAN, options)
-
-
-def draw_by_tempering(
-    posterior: EmulatedPosterior, factors: SiteFactors, rng: np.random.Generator, options: SamplingOptions
-) -> tuple[Samples, Floats]:
-    """Draw by tempered sequential Monte Carlo from the prior.
-
-    Parameters
-    ----------
-    posterior : EmulatedPosterior
-    factors : SiteFactors
-        Site factors of a Gaussian approximation, which give the scale of the tempered posteriors.
-    rng : numpy.random.Generator
-    options : SamplingOptions
-
-    Returns
-    -------
-    samples : Samples
-    tempered : array, shape (R, N, Q)
-        Draws from a wider distribution: the prior times a small power of the likelihood.
-    """
-    prior, backend = posterior.target.prior, posterior.backend
-    most = options.numbers_at_once // (options.populations * prior.site_count * prior.latent_count)
-    particles = int(np.clip(most, options.fewest_particles, options.most_particles))
-    groups = independent_groups(prior, options.independent)
-    parts, populations = [posterior], []
-    if len(groups) > 1:
-        parts = [posterior.select(group) for group in groups]
-    for part, group in zip(parts, groups, strict=True):
-        scale = _scale(part.target.prior, positive_factors(_take(factors, group, backend)))
-        start = backend.asarray(rng.standard_normal((options.populations, particles, part.target.size)))
-        populations.append(temper(part.target.log_likelihood, scale, start, rng, TemperingOptions()))
-    samples = _from_populations(posterior, parts, groups, populations, options)
-    tempered = _join([part.latents(found.tempered) for part, found in zip(parts, populations, strict=True)], groups)
-    return samples, tempered
-
-
-def independent_groups(prior: Prior, limit: float) -> list[NDArray[np.intp]]:
-    """Divide the sites into groups, such that the prior correlation between groups is at most a limit.
-
-    Returns
-    -------
-    list of arrays of int
-        Positions of the sites of each group, in ascending order.
-    """
-    xp = array_namespace(prior.X)
-    related = np.zeros((prior.site_count, prior.site_count), dtype=bool)
-    for kernel in prior.kernels:
-        covariance = to_numpy(xp.abs(kernel(prior.X, prior.X)))
-        spread = np.sqrt(np.diagonal(covariance))
-        related |= covariance > limit * spread[:, None] * spread
-    count, labels = connected_components(csr_array(related), directed=False)
-    return [np.flatnonzero(labels == k) for k in range(count)]
-
-
-def _scale(prior: Prior, factors: SiteFactors) -> Callable[[float], Array]:
-    return lambda power: gaussian_root(prior, factors, power)
-
-
-def _take(factors: SiteFactors, sites: NDArray[np.intp], backend: Backend) -> SiteFactors:
-    index = backend.namespace.asarray(sites.astype(np.int32), device=backend.device)
-    return SiteFactors(*(backend.namespace.take(part, index, axis=0) for part in factors))
-
-
-def _join(latents: list[Floats], groups: list[NDArray[np.intp]]) -> Floats:
-    """Join draws (..., B, Q) of groups of sites to draws (..., N, Q) of all sites."""
-    order = np.argsort(np.concatenate(groups))
-    return np.concatenate(latents, axis=-2)[..., order, :]
-
-
-def positive_factors(factors: SiteFactors) -> SiteFactors:
-    """Return site factors whose precisions have no negative eigenvalues."""
-    xp = array_namespace(factors.shift)
-    values, vectors = xp.linalg.eigh(factors.precision)
-    values = xp.maximum(values, xp.zeros_like(values))
-    precision = (vectors * values[:, None, :]) @ xp.matrix_transpose(vectors)
-    return SiteFactors(precision, factors.shift)
 
 
 def _extend(backend: Backend, gaussian: GaussianPosterior, size: int) -> tuple[Array, Array]:
@@ -400,46 +325,6 @@ def _from_chains(posterior: EmulatedPosterior, v: Floats, method: str, options: 
         split_r_hat(by_variable).reshape(N, Q),
         effective_sample_size(by_variable).reshape(N, Q),
         whitened=posterior.whitened(v.swapaxes(0, 1)),
-    )
-
-
-def _from_populations(
-    posterior: EmulatedPosterior,
-    parts: list[EmulatedPosterior],
-    groups: list[NDArray[np.intp]],
-    found: list[Population],
-    options: SamplingOptions,
-) -> Samples:
-    """Return the particles of several populations; R-hat compares populations, since particles may keep their modes.
-
-    Each of the populations found is that of one group of sites. Groups are independent, so that their particles can be
-    joined in any order.
-    """
-    iterations, K, n, _ = found[0].v.shape
-    last = min(iterations, max(options.draws * 2 // (K * n), 4))
-    chosen = np.unique(np.linspace(iterations - 1, iterations // 2, last).round().astype(np.intp))
-    latents = _join([part.latents(one.v[chosen]) for part, one in zip(parts, found, strict=True)], groups)
-    I, _, _, N, Q = latents.shape  # noqa: E741
-    grouped = latents.swapaxes(0, 1).reshape(K, I * n, N * Q)
-    flat = latents.reshape(I * K * n, N, Q)
-    # The populations are independent: the variance of their means gives the effective number of draws.
-    means = grouped.mean(axis=1)
-    within = grouped.var(axis=1).mean(axis=0)
-    ratio = within / np.maximum(means.var(axis=0, ddof=1), 1e-300)
-    effective = float(K * np.median(ratio))
-    log_evidence = np.sum([one.log_evidence for one in found], axis=0)
-    error = float(np.std(log_evidence, ddof=1) / math.sqrt(K))
-    return Samples(
-        flat,
-        np.tile(np.repeat(np.arange(K), n), I),
-        label_modes(flat, options),
-        "tempered sequential Monte Carlo",
-        np.nan,
-        split_r_hat(grouped).reshape(N, Q),
-        np.full((N, Q), min(effective, float(len(flat)))),
-        float(logsumexp(log_evidence) - math.log(K)),
-        error,
-        posterior.whiten(flat) if len(found) > 1 else posterior.whitened(found[0].v[chosen]),
     )
 
 

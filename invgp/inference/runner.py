@@ -77,6 +77,10 @@ class Runner:
             self.trace.append((elbo, self.simulator.runs))
         self.simulator.monitor.report_bound(elbo, accepted=accepted)
 
+    def report_stage(self, stage: str) -> None:
+        """Report a computation without runs to the monitor."""
+        self.simulator.monitor.report_stage(stage)
+
     def require(self, runs: int) -> None:
         """Raise `BudgetSpent` if the budget has fewer runs left."""
         if not self.simulator.can_afford(runs):

@@ -24,10 +24,10 @@ from invgp.inference.averaged_draws import average_draws
 from invgp.inference.emulator_search import fit, optimise_on_emulator, outer_steps, search_on_emulator
 from invgp.inference.exact_draws import (
     EmulatedPosterior,
+    Report,
     SamplingOptions,
     draw_by_hamiltonian,
     draw_by_importance,
-    draw_by_tempering,
     find_gaps,
 )
 from invgp.inference.gaussian import (
@@ -42,6 +42,7 @@ from invgp.inference.runner import Runner
 from invgp.inference.search_state import SampledTarget, SearchResult, SearchState
 from invgp.inference.site_evaluation import run_errors
 from invgp.inference.site_model import SiteModel, uses_emulator
+from invgp.inference.tempered_draws import draw_by_tempering
 from invgp.latent_model.learned_problem import with_learned_hyperparameters
 from invgp.latent_model.learnt_parameters import LearntParameters
 from invgp.latent_model.prior import prior_of
@@ -190,13 +191,14 @@ class SampledSearch:
         for count in range(self.rounds.most_rounds):
             if state.emulator is None:
                 break
-            target = self._next_target(model, state, state.emulator)
-            draft, tempered = self._draw(model, target, DRAFT)
+            report = _stage(runner, f"draws for the runs of round {count + 1}")
+            target = self._next_target(model, state, state.emulator, _stage(runner, "search for modes"))
+            draft, tempered = self._draw(model, target, DRAFT, report)
             state = runner.keep(replace(state, target=target, samples=draft))
             chosen, wide = self._choose_runs(problem, draft, tempered)
             cost = sum(latents.shape[0] * len(sites) for latents, sites in (*chosen, *wide))
             if not _affords(problem, runner, cost):
-                state = self._draw_result(model, state, target)
+                state = self._draw_result(model, runner, state, target)
                 state, holds = self._verify_extremes(model, runner, state, stage + count)
                 if not holds:
                     return replace(state, result=_NOT_ACCURATE)
@@ -214,30 +216,34 @@ class SampledSearch:
             if self._is_good(problem, near, beyond):
                 state, holds = self._verify_extremes(model, runner, state, stage + count)
                 if holds:
-                    state = runner.keep(self._draw_result(model, state, target))
+                    state = runner.keep(self._draw_result(model, runner, state, target))
                     state, holds = self._verify_extremes(model, runner, state, stage + count)
                 if holds:
                     return replace(state, result=self._judge_draws(state))
             elif self._has_stalled(errors):
-                state = self._draw_result(model, state, target).with_note(
+                state = self._draw_result(model, runner, state, target).with_note(
                     f"The error of the emulator does not fall below {errors[-1]:.2g} noise standard deviations with "
                     "more runs: the simulator may be noisy. The error is part of the posterior."
                 )
                 return replace(state, result=self._judge_draws(state))
             state = self._refit(model, runner, state)
         if state.target is not None:
-            state = self._draw_result(model, state, state.target)
+            state = self._draw_result(model, runner, state, state.target)
         return replace(state, result=_NOT_ACCURATE)
 
-    def _next_target(self, model: SiteModel, state: SearchState, emulator: Surrogate) -> SampledTarget:
+    def _next_target(self, model: SiteModel, state: SearchState, emulator: Surrogate, report: Report) -> SampledTarget:
         """Return what a round samples; once several modes were found, they are not searched for again."""
         explained = state.result.converged and not unexplained_sites(model, state).any()
         several = state.target is not None and state.target.several_modes
-        return SampledTarget(state.posterior, emulator, explained, several or self._suspects_modes(model, state))
+        return SampledTarget(
+            state.posterior, emulator, explained, several or self._suspects_modes(model, state, report)
+        )
 
-    def _draw_result(self, model: SiteModel, state: SearchState, target: SampledTarget) -> SearchState:
+    def _draw_result(self, model: SiteModel, runner: Runner, state: SearchState, target: SampledTarget) -> SearchState:
         """Return the state with the draws of the result instead of a draft."""
-        samples, _ = self._draw(model, target, self.options)
+        samples, _ = self._draw(model, target, self.options, _stage(runner, "draws of the result"))
+        if LearntParameters(model.problem):
+            runner.report_stage("average over the hyperparameters")
         return replace(state, target=target, samples=self._average(model, target, samples))
 
     def _average(self, model: SiteModel, target: SampledTarget, samples: Samples) -> Samples:
@@ -286,23 +292,25 @@ class SampledSearch:
         except np.linalg.LinAlgError:
             return runner.keep(fitted)
 
-    def _draw(self, model: SiteModel, target: SampledTarget, options: SamplingOptions) -> tuple[Samples, Floats | None]:
+    def _draw(
+        self, model: SiteModel, target: SampledTarget, options: SamplingOptions, report: Report
+    ) -> tuple[Samples, Floats | None]:
         """Draw from the posterior with the cheapest sampler that is right; tempered draws if it is not Gaussian."""
         gaussian = target.gaussian
         posterior = _posterior_on(model, target.emulator, gaussian)
         size = posterior.target.prior.site_count * posterior.target.prior.latent_count
         can_temper = gaussian.prior.dense and size <= options.most_tempered
         if target.several_modes and can_temper:
-            return draw_by_tempering(posterior, gaussian.sites, self.sampling, options)
+            return draw_by_tempering(posterior, gaussian.sites, self.sampling, options, report)
         k_hat = np.nan
         if target.explained:
             samples, effective = draw_by_importance(posterior, gaussian, self.sampling, options)
             k_hat = samples.k_hat
             if k_hat <= options.largest_k_hat and effective >= options.fewest_effective:
                 return samples, None
-        samples = replace(draw_by_hamiltonian(posterior, gaussian, self.sampling, options), k_hat=k_hat)
+        samples = replace(draw_by_hamiltonian(posterior, gaussian, self.sampling, options, report), k_hat=k_hat)
         if samples.r_hat.max() > options.largest_r_hat and can_temper:
-            return draw_by_tempering(posterior, gaussian.sites, self.sampling, options)
+            return draw_by_tempering(posterior, gaussian.sites, self.sampling, options, report)
         near = target.explained and self._is_gaussian(samples, gaussian)
         return samples, None if near else self._tempered(posterior, gaussian)
 
@@ -319,7 +327,7 @@ class SampledSearch:
         v = np.concatenate([mean + 2.0 * normals[:, : len(mean)] @ root, normals[:, len(mean) :]], axis=1)
         return posterior.latents(v)
 
-    def _suspects_modes(self, model: SiteModel, state: SearchState) -> bool:
+    def _suspects_modes(self, model: SiteModel, state: SearchState, report: Report) -> bool:
         """Search some neighbouring sites for several modes, from the prior, on an emulator for all runs."""
         problem, gaussian = model.problem, state.posterior
         learned = with_learned_hyperparameters(problem, gaussian)
@@ -333,7 +341,7 @@ class SampledSearch:
         xp, backend = model.backend.namespace, model.backend
         index = xp.asarray(sites.astype(np.int32), device=backend.device)
         factors = SiteFactors(*(xp.take(part, index, axis=0) for part in gaussian.sites))
-        samples, _ = draw_by_tempering(posterior, factors, self.modes, DRAFT)
+        samples, _ = draw_by_tempering(posterior, factors, self.modes, DRAFT, report)
         separate, _ = find_gaps(samples.latents, DRAFT)
         return bool(separate.any())
 
@@ -418,6 +426,11 @@ def _posterior_on(
         return EmulatedPosterior(problem, emulator, model.all_sites, gaussian.prior, model.backend)
     part = problem.select_sites(sites)
     return EmulatedPosterior(part, emulator, sites, prior_of(part, model.backend), model.backend)
+
+
+def _stage(runner: Runner, stage: str) -> Report:
+    """Return a function that reports a part of a stage to the monitor."""
+    return lambda part: runner.report_stage(f"{stage}, {part}")
 
 
 def _affords(problem: Problem, runner: Runner, runs: int) -> bool:

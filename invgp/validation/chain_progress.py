@@ -50,6 +50,9 @@ class ChainMonitor:
     def report_bound(self, elbo: float, *, accepted: bool) -> None:
         """Do nothing: there is no bound."""
 
+    def report_stage(self, stage: str) -> None:
+        """Do nothing: `report_chains` reports the draws."""
+
     def add_runs(self, succeeded: int, failed: int, *, reused: int = 0) -> None:
         """Count runs."""
         self.runs += succeeded + failed - reused

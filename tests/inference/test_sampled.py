@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 import invgp
+from invgp.execution.monitor import SilentMonitor
 from invgp.inference.sampled import extreme_draws
+from invgp.inference.tempered_draws import independent_groups
+from invgp.latent_model.prior import prior_of
 
 SITES = 6
 
@@ -140,3 +143,51 @@ def test_that_draws_far_from_the_others_are_found():
     latents, sites = extreme_draws(draws, 6.0)
     assert sites.tolist() == [2]
     np.testing.assert_array_equal(latents, draws[None, 17, [2]])
+
+
+def test_that_independent_sites_are_tempered_apart_and_coupled_ones_together(numpy_backend):
+    def groups(length_scale):
+        prior = prior_of(problem(square, {"a": (0.0, 1.0)}, np.ones(4), 0.1, length_scale), numpy_backend)
+        return [group.tolist() for group in independent_groups(prior, 1e-4)]
+
+    assert groups(0.01) == [[0], [1], [2], [3]]
+    assert groups(2.0) == [[0, 1, 2, 3]]
+
+
+@pytest.mark.slow
+def test_that_draws_of_groups_of_sites_have_the_modes_of_each_and_belong_to_their_sites(numpy_backend):
+    """Two pairs of sites far from each other: sites of a pair have the same sign, pairs do not."""
+    y, noise = np.asarray([1.0, 1.0, 4.0, 4.0]), 0.1
+    definition = invgp.define(
+        {"x": np.asarray([0.0, 100.0, 0.5, 100.5]), "y": y[[0, 2, 1, 3]]},
+        coordinates={"x": "km"},
+        observations={"y": {"unit": "1"}},
+        latents={"a": {"unit": "1", "mean": 0.0, "std": 1.5, "kernel": {"length_scale": 3.0}}},
+        noise={"std": {"y": noise}},
+        forward=square,
+    )
+    posterior = invgp.invert(definition)
+    assert posterior.attrs["invgp_draws"].startswith("tempered")
+    draws = posterior["a_sample"].values
+    np.testing.assert_allclose(np.median(np.abs(draws), axis=0), [1.0, 2.0, 1.0, 2.0], atol=0.05)
+    signs = np.sign(draws)
+    assert np.mean(signs[:, 0] == signs[:, 2]) > 0.95
+    assert np.mean(signs[:, 1] == signs[:, 3]) > 0.95
+    assert abs(np.mean(signs[:, 0] * signs[:, 1])) < 0.25
+    factor = np.asarray(prior_of(definition, numpy_backend).factor)[0]
+    whitened = posterior["whitened_sample"].values.reshape(-1, 4).astype(float)
+    np.testing.assert_allclose(np.median(np.abs(whitened @ factor.T), axis=0), [1.0, 2.0, 1.0, 2.0], atol=0.05)
+
+
+def test_that_the_stages_of_the_draws_are_reported():
+    class Stages(SilentMonitor):
+        seen: list[str] = []  # noqa: RUF012 - of one test
+
+        def report_stage(self, stage):
+            self.seen.append(stage)
+
+    invgp.invert(problem(square, {"a": (0.3, 1.0)}, np.ones(3), 0.1), monitor=Stages())
+    text = "\n".join(Stages.seen)
+    assert "search for modes, group 1 of 3 of sites, likelihood power " in text
+    assert "draws for the runs of round 1, group 3 of 3 of sites, likelihood power 1" in text
+    assert "draws of the result, group 1 of 3 of sites, likelihood power " in text

@@ -416,6 +416,7 @@ def sample(
     warmup: int,
     iterations: int,
     options: HamiltonianOptions | None = None,
+    report: Callable[[int], None] | None = None,
 ) -> Draws:
     """Sample a log density whose coordinates are roughly whitened.
 
@@ -434,19 +435,25 @@ def sample(
     warmup, iterations : int
         Number of trajectories of every chain that are discarded, and that are kept.
     options : HamiltonianOptions, optional
+    report : callable, optional
+        Receives the number of finished trajectories at the start of each of the three parts.
 
     Returns
     -------
     Draws
     """
+    report = report or (lambda _: None)
     options = options or HamiltonianOptions()
     backend = backend_of(start)
     points = evaluate(log_density, start)
     tuning = Tuning(start.shape[1] ** -0.25, options.first_length)
     first = warmup // 2
+    report(0)
     points, tuning, visited = adapt(log_density, points, tuning, first, rng, options)
+    report(first)
     if start.shape[1] > MOST_WHITENED:
         points, tuning, _ = adapt(log_density, points, tuning, warmup - first, rng, options)
+        report(warmup)
         return draw(log_density, points, tuning, iterations, rng, options)
     recent = visited[first // 2 :]
     factor = covariance_factor(recent.reshape(-1, start.shape[1]), _independent_draws(recent))
@@ -454,5 +461,6 @@ def sample(
     points = evaluate(whitened, backend.asarray(np.linalg.solve(factor, to_numpy(points.z).T).T))
     # Chains that are held in the narrow parts of a density need a smaller step than the first half found.
     points, tuning, _ = adapt(whitened, points, tuning, warmup - first, rng, options)
+    report(warmup)
     drawn = draw(whitened, points, tuning, iterations, rng, options)
     return drawn._replace(z=drawn.z @ factor.T)

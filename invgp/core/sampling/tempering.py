@@ -103,6 +103,7 @@ def temper(
     start: Array,
     rng: np.random.Generator,
     options: TemperingOptions | None = None,
+    report: Callable[[float], None] | None = None,
 ) -> Population:
     """Sample the posterior of a standard normal prior times a likelihood.
 
@@ -116,6 +117,8 @@ def temper(
         Draws from the prior.
     rng : numpy.random.Generator
     options : TemperingOptions, optional
+    report : callable, optional
+        Receives each power before the particles are moved.
     """
     options = options or TemperingOptions()
     leapfrog = HamiltonianOptions(max_leapfrogs=options.max_leapfrogs)
@@ -132,6 +135,8 @@ def temper(
         left = 1.0 - power
         change = left if powers >= options.max_powers - 1 else next_change(levels, left, options.effective)
         power = 1.0 if change == left else power + change
+        if report is not None:
+            report(power)
         weights = change * levels
         log_evidence += logsumexp(weights, axis=1) - math.log(n)
         chosen = np.concatenate([k * n + resample(weights[k], rng) for k in range(K)])
