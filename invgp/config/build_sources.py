@@ -41,20 +41,42 @@ def build_sources(config: Config, directory: Path, build: Build) -> dict[str, Pr
 
 
 def _check_names(config: Config) -> None:
-    """Raise `ConfigError` unless sources have names of their own and are those of site models."""
+    """Raise `ConfigError` unless sources have names of their own and models of the same kind."""
     wrong = [
         f"sources.{name}: must have another name: {'it is that of direct data' if name in config.direct else reserved}"
         for name, reserved in ((name, "'survey' are the data of [survey]") for name in config.sources)
         if name == "survey" or name in config.direct
     ]
-    if config.grid is not None:
-        wrong.append("sources: must be left out with forward.kind = 'field', was given")
     for name, section in config.sources.items():
         wrong += _check_coordinates(config, name, section)
-        if section.forward.kind == "field":
-            wrong.append(f"sources.{name}.forward.kind: must be 'site', was 'field'")
+        if section.forward.kind != config.forward.kind:
+            wrong.append(
+                f"sources.{name}.forward.kind: must be that of [forward], {config.forward.kind!r}, was "
+                f"{section.forward.kind!r}"
+            )
+        if config.grid is not None:
+            wrong += _check_field_source(config, name, section)
     if wrong:
         raise ConfigError(wrong)
+
+
+def _check_field_source(config: Config, name: str, section: SourceSection) -> list[str]:
+    """Return messages about keys of a source of a field model."""
+    wrong = []
+    if section.runs_per_site is not None:
+        wrong.append(f"sources.{name}.runs_per_site: must be left out with forward.kind = 'field', was given")
+    if section.noise.kind != config.noise.kind:
+        wrong.append(
+            f"sources.{name}.noise.kind: must be that of [noise], {config.noise.kind!r}, with forward.kind = 'field', "
+            f"was {section.noise.kind!r}"
+        )
+    given = {"noise": config.noise, f"sources.{name}.noise": section.noise}
+    wrong += [
+        f"{key}.covariance: must be left out with [sources], was given"
+        for key, noise in given.items()
+        if noise.covariance is not None
+    ]
+    return wrong
 
 
 def _check_coordinates(config: Config, name: str, section: SourceSection) -> list[str]:
@@ -89,7 +111,7 @@ def _single(config: Config, section: SourceSection) -> Config:
         "noise": section.noise,
         "inference": inference,
     }
-    return config.model_copy(update={**changes, "sources": {}, "direct": {}, "grid": None})
+    return config.model_copy(update={**changes, "sources": {}, "direct": {}})
 
 
 def _with_key(name: str, make: Callable[[], Problem]) -> Problem:

@@ -202,10 +202,23 @@ class Simulator:
         TooManyFailures
             As in `run`.
         """
-        runs = [f"sample{s + 1}" for s in range(len(f))]
-        part = self.problem.parts[0]
-        batch = self._evaluate(part, self.problem.field_to_simulator(self.problem.to_physical(f)), label, runs)
-        return self.problem.field_from_simulator(batch.outputs), batch.ok
+        values, valid = self.problem.to_physical(f), np.ones(len(f), dtype=bool)
+        outputs = np.full((len(f), *self.problem.noise_std.shape), np.nan)
+        for number, part in enumerate(self.simulators):
+            kept = np.flatnonzero(valid)  # where a simulator fails, the others are not run
+            if not kept.size:
+                break
+            prefix = f"{part.name}-" if number else ""
+            runs = [f"{prefix}sample{s + 1}" for s in kept]
+            batch = self._evaluate(part, part.problem.field_to_simulator(values[kept]), label, runs)
+            outputs[np.ix_(kept, part.sites, part.columns)] = part.problem.field_from_simulator(batch.outputs)
+            valid[kept] = batch.ok
+        return outputs, valid
+
+    @property
+    def simulators(self) -> list[Part]:
+        """The sources whose data need simulator runs."""
+        return [part for part in self.problem.parts if not part.direct]
 
     def _evaluate(self, part: Part, rows: Floats, label: str, runs: Sequence[str]) -> Evaluations:
         """Run the rows (B, I) of a source for a purpose; `runs` are the last parts of their labels."""

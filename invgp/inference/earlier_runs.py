@@ -67,9 +67,9 @@ def _earlier_runs(problem: Problem, recorder: Recorder | None, mark: str, former
 
 
 def earlier_fields(problem: Problem, recorder: Recorder | None, seed: int) -> tuple[Floats, Floats]:
-    """Read latent processes (n, G, Q) and outputs (n, N, P) of such runs of a field model."""
+    """Read latent processes (n, G, Q) and outputs (n, N, P) of such runs of a field model with one simulator."""
     none = np.empty((0, 0, problem.latent_count)), np.empty((0, *problem.noise_std.shape))
-    if recorder is None:
+    if recorder is None or sum(not part.direct for part in problem.parts) > 1:
         return none
     inputs, outputs = recorder.read_earlier_runs(
         fingerprint(problem, seed), former_fingerprint(problem, seed), MOST_FIELDS

@@ -62,13 +62,14 @@ def search_field(search: FieldSearch, runner: Runner, state: FieldSearchState) -
     settings, options = search.problem.inference, search.options
     budget = most_runs(search.problem)
     runner.begin(budget)
-    batch = options.first_batch(state.model.variables, settings.max_runs)
+    each = len(runner.simulator.simulators)  # runs for one field
+    batch = options.first_batch(state.model.variables, None if settings.max_runs is None else settings.max_runs // each)
     state = _with_earlier_runs(search, runner, state)
     if state.info is not None:
         batch = min(batch, options.fewest_later)
-    while runner.simulator.runs < budget:
-        state = run_batch(search, runner, state, min(batch, budget - runner.simulator.runs))
-        batch = options.next_batch(runner.simulator.runs)
+    while budget - runner.simulator.runs >= each:
+        state = run_batch(search, runner, state, min(batch, (budget - runner.simulator.runs) // each))
+        batch = options.next_batch(runner.simulator.runs // each)
         if _has_converged(options, state):
             return replace(state, result=SearchResult("the posterior has converged", converged=True))
     if settings.max_runs is None:
@@ -108,8 +109,10 @@ def run_batch(search: FieldSearch, runner: Runner, state: FieldSearchState, coun
     RunsFailedError
         Too many runs failed.
     """
-    if not runner.simulator.can_afford(count) or (state.inference.regression is None and count < FEWEST_FIELD_RUNS):
-        raise BudgetSpent(max(count, FEWEST_FIELD_RUNS))
+    each = len(runner.simulator.simulators)
+    too_few = state.inference.regression is None and count < FEWEST_FIELD_RUNS
+    if too_few or not runner.simulator.can_afford(count * each):
+        raise BudgetSpent(max(count, FEWEST_FIELD_RUNS) * each)
     from_prior = runner.simulator.runs == 0 and state.inference.regression is None
     runs = _make_runs(search, runner, state, count)
     if from_prior:
@@ -230,7 +233,7 @@ def _make_runs(search: FieldSearch, runner: Runner, state: FieldSearchState, cou
     simulator = runner.simulator
     for spread in search.options.narrower_spreads:
         w, near = _ask(search, state, count, spread)
-        if not simulator.can_afford(count):
+        if not simulator.can_afford(count * len(simulator.simulators)):
             break
         try:
             latents = state.model.field.latents(w)

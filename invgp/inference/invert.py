@@ -241,7 +241,7 @@ def _to_dataset(found: tuple[Problem, Solution] | None, simulator: Simulator) ->
 def _runs_by_source(simulator: Simulator) -> dict[str, list[int]]:
     """Return the runs and the failed runs of each source, in the order of ``invgp_sources``; nothing for one source."""
     problem = simulator.problem
-    if not problem.sources or problem.grid is not None:
+    if not problem.sources:
         return {}
     names = [part.name for part in problem.parts]
     return {

@@ -74,7 +74,7 @@ def _draw_attributes(problem: Problem, solution: Solution) -> dict[str, str]:
 def source_variables(problem: Problem) -> dict[str, xr.DataArray]:
     """Return the source of each site and the intervals over which sites are averages; empty for a single survey."""
     variables: dict[str, xr.DataArray] = {}
-    if problem.sources and problem.grid is None:
+    if any(len(part.sites) for part in problem.parts[1:]):
         numbers = np.zeros(problem.survey.size, dtype=np.int8)
         for k, part in enumerate(problem.parts):
             numbers[part.sites] = k

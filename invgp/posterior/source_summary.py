@@ -89,8 +89,11 @@ def sites_of_observation(posterior: xr.Dataset, name: str) -> NDArray[np.intp]:
     """Return the indices of the sites of the sources that have an observation; of a single survey, all sites."""
     if "source" not in posterior:
         return np.arange(posterior.sizes["site"])
-    known = np.isfinite(posterior[f"{name}_noise_std"]) | np.isfinite(posterior[f"{name}_predicted"])
-    of = posterior["source"].values[known.any([d for d in known.dims if d != "site"]).values]
+    known = np.zeros(posterior.sizes["site"], dtype=bool)
+    for variable in (f"{name}_noise_std", f"{name}_predicted"):
+        values = posterior[variable].transpose("site", ...).values
+        known |= np.isfinite(values).reshape(len(known), -1).any(axis=1)
+    of = posterior["source"].values[known]
     return np.flatnonzero(np.isin(posterior["source"].values, of))
 
 

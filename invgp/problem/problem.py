@@ -159,8 +159,8 @@ class Problem:
         Parameters
         ----------
         others : mapping of str to Problem
-            Problems without further sources, by the names of their sources. Latents that this problem does not have
-            are added; for the others its own priors hold.
+            Problems without further sources, by the names of their sources: site models, or field models on the same
+            grid. Latents that this problem does not have are added; for the others its own priors hold.
         direct : collection of str
             Sources with direct data.
 
@@ -169,14 +169,17 @@ class Problem:
         Problem
             Its settings are those of this problem.
         """
-        if self.grid is not None:  # the places of direct data have the coordinates of the grid, not of the survey
+        if self.grid is not None and any(name in direct for name in others):
+            # The places of direct data have the coordinates of the grid, not of the survey.
             own = tuple(
-                Source(
-                    name, np.arange(0), p.forward, p.inputs, p.outputs, name in direct, survey=p.survey, noise=p.noise
-                )
+                Source(name, np.arange(0), p.forward, p.inputs, p.outputs, direct=True, survey=p.survey, noise=p.noise)
                 for name, p in others.items()
+                if name in direct
             )
-            return replace(self, sources=(*self.sources, *own))
+            joined = self.join({name: p for name, p in others.items() if name not in direct})
+            return replace(joined, sources=(*joined.sources, *own))
+        if not others:
+            return self
         for name, other in others.items():
             self._check_can_join(name, other)
         problems = [self, *others.values()]
@@ -208,8 +211,15 @@ class Problem:
         """Raise `ConfigError` unless another problem has the same coordinates and a name of its own."""
         if name in [part.name for part in self.parts]:
             raise ArgumentError(f"others: must have names of their own, was {name!r}")
-        if other.sources or other.grid is not None:
-            raise ArgumentError(f"others: must be site models with one source each, {name!r} was another problem")
+        if other.sources:
+            raise ArgumentError(f"others: must have one source each, {name!r} had {len(other.parts)}")
+        if (other.grid is None) != (self.grid is None):
+            kinds = ["site" if one.grid is None else "field" for one in (self, other)]
+            raise ArgumentError(f"others: must be {kinds[0]} models like this problem, {name!r} was a {kinds[1]} model")
+        if self.grid is not None and other.grid is not None and not np.array_equal(self.grid.X, other.grid.X):
+            raise ArgumentError(f"others: must have the grid of this problem, {name!r} had another one")
+        if self.noise.covariance is not None or other.noise.covariance is not None:
+            raise ArgumentError("others: must have noise without a covariance of all data")
         known = {latent.name: latent for latent in self.latents}
         for latent in other.latents:
             own = known.get(latent.name, latent)
@@ -426,16 +436,17 @@ class Problem:
         Returns
         -------
         f : array, shape (S, G, Q)
-            Latent processes.
+            Latent processes; one that is not an input has its prior mean.
         columns : dict of str to array, shape (S, N)
             Coordinates and covariates among the inputs.
         """
         processes, columns = self._split_inputs(rows)
-        labels = {name: part.stop - part.start for name, part in self.latent_slices.items()}
-        parts = [
-            processes[latent.name].reshape(len(rows), labels[latent.name], -1).swapaxes(1, 2) for latent in self.latents
-        ]
-        return np.concatenate(parts, axis=-1), columns
+        nodes = 0 if self.grid is None else self.grid.size
+        f = np.tile(self.prior_moments()[0], (len(rows), nodes, 1))
+        for name, values in processes.items():
+            part = self.latent_slices[name]
+            f[..., part] = values.reshape(len(rows), part.stop - part.start, nodes).swapaxes(1, 2)
+        return f, columns
 
     def _split_inputs(self, rows: Floats) -> tuple[dict[str, Floats], dict[str, Floats]]:
         """Split rows (R, I) of simulator inputs into latent processes and columns, by name."""

@@ -97,6 +97,7 @@ def join_noise(noises: Sequence[Noise], sizes: Sequence[int]) -> Noise:
         first,
         std=std,
         correlation=_merge([noise.correlation for noise in noises]),
+        correlation_length=_merge([noise.correlation_length for noise in noises]),
         learn=_merge([noise.learn for noise in noises]),
         kinds={
             name: noise.kind_of(name) for noise in noises for name in noise.std if noise.kind_of(name) != first.kind
@@ -118,6 +119,7 @@ def select_noise(noise: Noise, names: Sequence[str], sites: Integers) -> Noise:
         kinds=pick(noise.kinds) if kinds else {},
         std={name: noise.std[name][sites] for name in names},
         correlation=pick(noise.correlation),
+        correlation_length=pick(noise.correlation_length),
         learn=pick(noise.learn),
     )
 
