@@ -65,7 +65,8 @@ def find_prior_conflicts(
         if observation.name in problem.noise.learn:
             continue
         columns = problem.observation_slices[observation.name]
-        g, y, noise = outputs[:, columns], problem.survey.Y[sites, columns], problem.noise_std[sites, columns]
+        y, noise = problem.survey.Y[sites, columns], problem.noise_std[sites, columns]
+        g = np.where(np.isfinite(y), outputs[:, columns], np.nan)  # outputs without data say nothing about the spread
         if _far(y, g, noise, options) > limit or _far(*_logarithms(y, g, noise), options) > limit:
             sentences.append(_describe(observation.name, observation.unit, y, g))
     return sentences

@@ -32,6 +32,7 @@ RUN_ELSEWHERE = {
     "flights": "case_studies/test_flights.py",
     "gmt_valley": "case_studies/test_gmt_valley.py",
     "gprn": "case_studies/test_gprn_case.py",
+    "moomba": "case_studies/test_moomba.py",
     "otway": "case_studies/test_otway.py",
     "paper_data": "case_studies/test_paper_data.py",
     "tomography": "inference/field/test_cases.py",

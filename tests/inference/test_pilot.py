@@ -149,6 +149,23 @@ def test_that_only_data_far_outside_the_prior_are_in_conflict(factor, noise, lea
     assert bool(find_prior_conflicts(problem, outputs, sites)) == conflict
 
 
+def test_that_outputs_without_data_do_not_hide_a_conflict():
+    """A field model may return anything at sites where an observation was not made."""
+    measured = np.where(np.arange(20) < 10, 60.0, np.nan)
+    problem = invgp.define(
+        {"x": np.arange(20.0), "y": measured},
+        coordinates={"x": "km"},
+        observations={"y": {"unit": "s"}},
+        latents={"a": {"unit": "1", "mean": 0.0, "std": 1.0, "kernel": {"length_scale": 1.0}}},
+        noise={"std": {"y": 0.05}},
+        forward=exponential,
+    )
+    outputs = np.random.default_rng(0).uniform(-0.5, 0.5, (200, 1))
+    sites = np.tile(np.arange(20), 10)
+    outputs[sites >= 10] = -200.0
+    assert find_prior_conflicts(problem, outputs, sites)
+
+
 def test_that_the_prior_mean_alone_shows_a_factor_that_the_prior_cannot_explain():
     def problem(std, factor):
         return invgp.define(
