@@ -87,6 +87,9 @@ class RoundOptions:
         made beyond the posterior.
     largest_widening : float
         Factor on the noise due to the error of the emulator above which a note is added.
+    largest_change : float
+        Smallest change of a posterior by this error for the note: of the mean, in standard deviations, or of the
+        logarithm of the standard deviation.
     """
 
     gaussian_steps: int = 4
@@ -104,6 +107,7 @@ class RoundOptions:
     extreme: float = 6.0
     gaussian_error: float = 0.25
     largest_widening: float = 1.2
+    largest_change: float = 0.1
 
 
 Chosen = tuple[Floats, NDArray[np.intp]]  # latents (S, B, Q) for new runs, and their sites (B,)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from invgp.core.backend import to_numpy
 from invgp.emulation import Surrogate
 from invgp.formatting import count_noun
 from invgp.inference.diagnostics import diagnose
@@ -16,8 +17,9 @@ from invgp.inference.search_state import SearchState
 from invgp.inference.site_model import SiteModel
 from invgp.inference.site_solution import all_notes, site_solution
 from invgp.latent_model.learnt_parameters import LearntParameters
+from invgp.latent_model.noise_density import noise_log_density
 from invgp.posterior import EmulatorReport, Samples, Solution
-from invgp.problem import Problem
+from invgp.problem import Floats, Problem
 
 
 def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tuple[Problem, Solution] | None:
@@ -34,7 +36,7 @@ def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tu
     notes = [
         *all_notes(model, runner, state),
         *_sampling_notes(samples, options, several_modes=target.several_modes),
-        *_emulator_notes(model, emulator, rounds),
+        *_emulator_notes(model, emulator, samples.latents[few], predicted, rounds),
         *_averaging_notes(model, samples),
     ]
     return problem, replace(
@@ -59,11 +61,28 @@ def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tu
     )
 
 
-def _emulator_notes(model: SiteModel, emulator: Surrogate, rounds: RoundOptions) -> list[str]:
-    """Name the sites where the error of the emulator, which is part of the noise, widens the posterior."""
-    widened = model.with_emulator_error(emulator).noise_std / model.problem.noise_std
+def _emulator_notes(
+    model: SiteModel, emulator: Surrogate, latents: Floats, predicted: Floats, rounds: RoundOptions
+) -> list[str]:
+    """Name the sites where the error of the emulator, which is part of the noise, changes the posterior.
+
+    Parameters
+    ----------
+    model : SiteModel
+    emulator : Surrogate
+    latents : array, shape (R, N, Q)
+        Some of the draws.
+    predicted : array, shape (R, N, P)
+        Outputs of the emulator at these draws.
+    rounds : RoundOptions
+    """
+    noisier = model.with_emulator_error(emulator)
+    widened = noisier.noise_std / model.problem.noise_std
     widened = np.where(np.isfinite(model.problem.survey.Y), widened, 1.0).max(axis=1)
-    sites = np.flatnonzero(widened > rounds.largest_widening)
+    outputs = model.backend.asarray(predicted)
+    densities = [to_numpy(noise_log_density(problem, model.backend)(outputs)) for problem in (model.problem, noisier)]
+    changed = change_by_weights(latents, densities[0] - densities[1]) > rounds.largest_change
+    sites = np.flatnonzero((widened > rounds.largest_widening) & changed)
     if not sites.size:
         return []
     worst = ", ".join(str(n + 1) for n in sites[np.argsort(-widened[sites])][:5])
@@ -71,6 +90,30 @@ def _emulator_notes(model: SiteModel, emulator: Surrogate, rounds: RoundOptions)
         f"At {sites.size} of {count_noun(len(widened), 'site')} the error of the emulator is not small compared "
         f"with the noise, and widens the posterior: site {worst}{' and others' if sites.size > 5 else ''}."
     ]
+
+
+def change_by_weights(latents: Floats, log_weights: Floats) -> Floats:
+    """Compute how much weights change the mean and the standard deviation of draws, site by site.
+
+    Parameters
+    ----------
+    latents : array, shape (R, N, Q)
+    log_weights : array, shape (R, N)
+        Logarithms of the weights of the draws of each site.
+
+    Returns
+    -------
+    array, shape (N,)
+        Change of the mean, in standard deviations of the draws, or absolute logarithm of the ratio of the standard
+        deviations; the largest over the latents.
+    """
+    weights = np.exp(log_weights - log_weights.max(axis=0))
+    weights = (weights / weights.sum(axis=0))[..., None]
+    mean = np.sum(weights * latents, axis=0)
+    std = np.sqrt(np.maximum(np.sum(weights * (latents - mean) ** 2, axis=0), 1e-300))
+    before = np.maximum(latents.std(axis=0), 1e-150)
+    change = np.maximum(np.abs(mean - latents.mean(axis=0)) / before, np.abs(np.log(std / before)))
+    return np.asarray(change.max(axis=1))
 
 
 def _averaging_notes(model: SiteModel, samples: Samples) -> list[str]:

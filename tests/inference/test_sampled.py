@@ -6,6 +6,7 @@ import pytest
 import invgp
 from invgp.execution.monitor import SilentMonitor
 from invgp.inference.sampled import extreme_draws
+from invgp.inference.sampled_solution import change_by_weights
 from invgp.inference.tempered_draws import independent_groups
 from invgp.latent_model.prior import prior_of
 
@@ -191,3 +192,10 @@ def test_that_the_stages_of_the_draws_are_reported():
     assert "search for modes, group 1 of 3 of sites, likelihood power " in text
     assert "draws for the runs of round 1, group 3 of 3 of sites, likelihood power 1" in text
     assert "draws of the result, group 1 of 3 of sites, likelihood power " in text
+
+
+def test_that_weights_change_the_draws_as_the_density_does(rng):
+    """Weights that turn a standard normal distribution into a narrower one at the first site, and nothing elsewhere."""
+    draws = rng.standard_normal((20_000, 2, 1))
+    log_weights = np.stack([-1.5 * draws[:, 0, 0] ** 2, np.zeros(len(draws))], axis=1)  # standard deviation 1 / 2
+    np.testing.assert_allclose(change_by_weights(draws, log_weights), [np.log(2.0), 0.0], atol=0.03)
