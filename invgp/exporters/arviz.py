@@ -47,7 +47,7 @@ def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Pat
         The dataset has no draws.
     """
     names = select_sampled(dataset, variables)
-    draws = dataset[[f"{name}_sample" for name in names]].rename({f"{name}_sample": name for name in names})
+    draws = _rename(dataset, {f"{name}_sample": name for name in names})
     chain = dataset[CHAIN].values if _is_per_draw(dataset, CHAIN) else np.zeros(dataset.sizes["realization"], dtype=int)
     groups = {"posterior": _split_chains(draws, chain)}
     statistics = [str(name) for name in dataset.variables if _is_per_draw(dataset, name) and name != CHAIN]
@@ -55,8 +55,7 @@ def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Pat
         groups["sample_stats"] = _split_chains(dataset.reset_coords(statistics, drop=False)[statistics], chain)
     observed = str(dataset.attrs.get("invgp_observations", "")).split()
     if observed:
-        renamed = {f"{name}_observed": name for name in observed}
-        groups["observed_data"] = dataset[list(renamed)].rename(renamed)
+        groups["observed_data"] = _rename(dataset, {f"{name}_observed": name for name in observed})
     attributes: dict[str, Any] = {"inference_library": LIBRARY, "source": str(dataset.attrs.get("source", ""))}
     dropped = len(chain) - groups["posterior"].sizes["chain"] * groups["posterior"].sizes["draw"]
     if dropped:
@@ -66,6 +65,11 @@ def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Pat
     with library_errors(), delay_interrupts():
         tree.to_netcdf(path, engine="netcdf4")
     return [path]
+
+
+def _rename(dataset: xr.Dataset, names: dict[str, str]) -> xr.Dataset:
+    """Return some variables with other names. A coordinate that has such a name is left out."""
+    return dataset[list(names)].drop_vars(names.values(), errors="ignore").rename(names)
 
 
 def _is_per_draw(dataset: xr.Dataset, name: object) -> bool:

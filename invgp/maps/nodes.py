@@ -77,7 +77,7 @@ def as_map(dataset: xr.Dataset) -> xr.Dataset:
     dims = sorted(names, key=lambda name: letters[name], reverse=True)  # the order of CF
     variables = {
         name: _unfold_sites(array, dict(zip(names, shape, strict=True)), dims)
-        for name, array in points.drop_vars([*names, "site"]).variables.items()
+        for name, array in points.drop_vars([*names, "site"], errors="ignore").variables.items()
     }
     found = xr.Dataset(variables, attrs=points.attrs).assign_coords(axes)
     return found.set_coords([name for name in points.coords if name in variables])

@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 import invgp
+from helpers.averaged_fields import field_problem
 from helpers.problems import map_problem
 from invgp import netcdf as cf_netcdf
 from invgp.errors import ConfigError
@@ -236,6 +237,24 @@ def test_that_arviz_reads_the_draws(source, request, tmp_path):
     if source == "posterior":
         np.testing.assert_array_equal(tree["observed_data"]["near"], dataset["near_observed"])
     assert tree["posterior"].attrs["inference_library"] == "invgp"
+
+
+def test_that_a_damaged_file_whose_coordinates_are_latents_or_data_is_exported(posterior, tmp_path):
+    """The attribute `coordinates` of a variable decides what xarray takes for a coordinate."""
+    damaged = posterior.assign_coords(far=posterior["far_predicted"]).set_coords("thickness")
+    [path] = export(damaged, "arviz", tmp_path / "out.nc")
+    found = xr.open_datatree(path)
+    assert {"thickness", "resistivity"} <= set(found["posterior"].data_vars)
+    assert {"near", "far"} <= set(found["observed_data"].data_vars)
+
+
+def test_that_a_field_without_the_numbers_of_its_nodes_is_exported(tmp_path):
+    field = invgp.invert(field_problem(posterior="coupled gaussian"))
+    tables = []
+    for dataset in (field, field.drop_vars("node")):
+        [path] = export(dataset, "csv", tmp_path / "out.csv")
+        tables.append(pd.read_csv(path))
+    pd.testing.assert_frame_equal(*tables)
 
 
 @pytest.mark.parametrize("as_coordinate", [True, False])
