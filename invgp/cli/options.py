@@ -57,6 +57,11 @@ without_option = click.option(
     metavar="NAME",
     help="Leave out a source of a joint inversion: a table [sources.NAME] or [direct.NAME], or 'survey'. Repeatable.",
 )
+new_runs_option = click.option(
+    "--new-runs",
+    is_flag=True,
+    help="With --without: make new runs where those in the ledger are too few.  [default: use the ledger only]",
+)
 scheduler_option = click.option(
     "--scheduler", help="Address or file of a Dask scheduler whose workers execute the runs.  [default: config]"
 )

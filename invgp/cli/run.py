@@ -20,6 +20,7 @@ from invgp.cli.options import (
     FilePath,
     config_argument,
     data_option,
+    new_runs_option,
     scheduler_option,
     without_option,
     workers_option,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=FilePath(), help="Posterior file.  [default: config]")
 @data_option
 @without_option
+@new_runs_option
 @workers_option
 @scheduler_option
 @click.option("--seed", type=click.IntRange(min=0, max=LARGEST_SEED), help="Random seed.  [default: config]")
@@ -58,6 +60,7 @@ def command(
     output: Path | None,
     data: Path | None,
     without: tuple[str, ...],
+    new_runs: bool,
     workers: int | None,
     scheduler: str | None,
     seed: int | None,
@@ -91,6 +94,7 @@ def command(
             run_directory=output.with_suffix(".runs"),
             monitor=tally,
             ledger=ledger,
+            new_runs=new_runs or not without or ledger is None,
         )
     if without:
         posterior.attrs["invgp_without"] = " ".join(without)

@@ -255,6 +255,11 @@ class Simulator:
         return self.recorder if part.name == self.problem.parts[0].name else self.source_recorders.get(part.name)
 
     @property
+    def recorders(self) -> list[Recorder | None]:
+        """The ledger of the runs of each simulator."""
+        return [self.recorder_of(part) for part in self.simulators]
+
+    @property
     def reused(self) -> int:
         """Number of runs that were taken from the ledger."""
         return sum(r.reused for r in (self.recorder, *self.source_recorders.values()) if r is not None)

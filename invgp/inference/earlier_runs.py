@@ -14,7 +14,7 @@ from invgp.adapters.protocol import former_digest
 from invgp.emulation import Runs, join_runs
 from invgp.emulation.training_runs import Integers
 from invgp.ledger import Recorder
-from invgp.problem import Floats, Problem
+from invgp.problem import Floats, Part, Problem
 
 MOST, MOST_FIELDS = 20_000, 1_000  # most earlier runs that are used, of site and of field models; the latest
 BEFORE = -1  # stage of earlier runs
@@ -27,7 +27,9 @@ ADDED = frozenset({"sources", "kinds", "extents"})
 PROVENANCE = frozenset({"file", "digest"})  # fields of the survey that do not change its values
 
 
-def earlier_runs(problem: Problem, recorders: Sequence[Recorder | None], seed: int) -> Runs:
+def earlier_runs(
+    problem: Problem, recorders: Sequence[Recorder | None], seed: int, *, everything: bool = False
+) -> Runs:
     """Read the runs that the ledger contained when this inversion was first started.
 
     An inversion that is resumed or repeated reads the same runs as the first time, so that its result is the same.
@@ -38,16 +40,23 @@ def earlier_runs(problem: Problem, recorders: Sequence[Recorder | None], seed: i
     recorders : sequence of Recorder or None
         One for each simulator.
     seed : int
+    everything : bool
+        Whether to read all runs that the ledger contains now.
     """
+    marks = _marks(problem, seed, everything=everything)
     if not problem.sources:
-        return _earlier_runs(problem, recorders[0], fingerprint(problem, seed), former_fingerprint(problem, seed))
-    marks = fingerprint(problem, seed), former_fingerprint(problem, seed)
+        return _earlier_runs(problem, recorders[0], *marks)
     parts = [part for part in problem.parts if not part.direct]
     found = [_earlier_runs(part.problem, recorder, *marks) for part, recorder in zip(parts, recorders, strict=True)]
     return join_runs(list(zip(parts, found, strict=True)), problem.noise_std.shape[1])
 
 
-def _earlier_runs(problem: Problem, recorder: Recorder | None, mark: str, former: str) -> Runs:
+def _marks(problem: Problem, seed: int, *, everything: bool) -> tuple[str | None, str]:
+    """Return the names of an inversion in ledgers of this version and of version 1; None for all runs."""
+    return None if everything else fingerprint(problem, seed), former_fingerprint(problem, seed)
+
+
+def _earlier_runs(problem: Problem, recorder: Recorder | None, mark: str | None, former: str) -> Runs:
     none = Runs.empty(problem.latent_count, problem.noise_std.shape[1])
     if recorder is None:
         return none
@@ -66,14 +75,36 @@ def _earlier_runs(problem: Problem, recorder: Recorder | None, mark: str, former
     )
 
 
-def earlier_fields(problem: Problem, recorder: Recorder | None, seed: int) -> tuple[Floats, Floats]:
-    """Read latent processes (n, G, Q) and outputs (n, N, P) of such runs of a field model with one simulator."""
-    none = np.empty((0, 0, problem.latent_count)), np.empty((0, *problem.noise_std.shape))
-    if recorder is None or sum(not part.direct for part in problem.parts) > 1:
+def earlier_fields(
+    problem: Problem, recorders: Sequence[Recorder | None], seed: int, *, everything: bool = False
+) -> tuple[Floats, Floats]:
+    """Read latent processes (n, G, Q) and outputs (n, N, P) of such runs of a field model.
+
+    With several simulators, those are the fields at which all of them have run.
+    """
+    marks = _marks(problem, seed, everything=everything)
+    parts = [part for part in problem.parts if not part.direct]
+    found = [_earlier_fields(part.problem, recorder, *marks) for part, recorder in zip(parts, recorders, strict=True)]
+    latents = found[0][0]
+    rows = [np.arange(len(latents))] if len(found) == 1 else _rows_of_same_fields(problem, parts, found)
+    latents = latents[rows[0]].copy()
+    outputs = np.full((len(latents), *problem.noise_std.shape), np.nan)
+    for part, chosen, (own, answers) in zip(parts, rows, found, strict=True):
+        columns = _processes_of(problem, part)
+        latents[..., columns] = own[chosen][..., columns]
+        outputs[np.ix_(np.arange(len(latents)), part.sites, part.columns)] = answers[chosen]
+    return latents, outputs
+
+
+def _earlier_fields(
+    problem: Problem, recorder: Recorder | None, mark: str | None, former: str
+) -> tuple[Floats, Floats]:
+    """Read latent processes (n, G, Q) and outputs (n, N, P) of the runs of one simulator."""
+    nodes = 0 if problem.grid is None else problem.grid.size
+    none = np.empty((0, nodes, problem.latent_count)), np.empty((0, *problem.noise_std.shape))
+    if recorder is None:
         return none
-    inputs, outputs = recorder.read_earlier_runs(
-        fingerprint(problem, seed), former_fingerprint(problem, seed), MOST_FIELDS
-    )
+    inputs, outputs = recorder.read_earlier_runs(mark, former, MOST_FIELDS)
     if not len(inputs):
         return none
     latents, columns = problem.field_from_simulator_inputs(inputs)
@@ -82,6 +113,28 @@ def earlier_fields(problem: Problem, recorder: Recorder | None, seed: int) -> tu
     for name, values in columns.items():
         kept &= np.isclose(values, known[name], rtol=1e-9, atol=0.0).all(axis=1)
     return latents[kept], problem.field_from_simulator(outputs[kept])
+
+
+def _processes_of(problem: Problem, part: Part) -> list[int]:
+    """Return the indices of the processes that a simulator takes."""
+    names = [variable.name for variable in part.problem.inputs if variable.name in problem.latent_slices]
+    return [j for name in names for j in range(*problem.latent_slices[name].indices(problem.latent_count))]
+
+
+def _rows_of_same_fields(
+    problem: Problem, parts: Sequence[Part], found: Sequence[tuple[Floats, Floats]]
+) -> list[Integers]:
+    """Return the runs (n,) of each simulator at fields at which all of them have run; none if they share no latent."""
+    shared = sorted(set.intersection(*(set(_processes_of(problem, part)) for part in parts)))
+    if not shared:
+        return [np.arange(0) for _ in parts]
+    _, std = problem.prior_moments()
+    keys = [
+        {np.round(field / std[shared], 6).tobytes(): n for n, field in enumerate(latents[..., shared])}
+        for latents, _ in found
+    ]
+    both = [key for key in keys[0] if all(key in others for others in keys[1:])]
+    return [np.asarray([own[key] for key in both], dtype=np.intp) for own in keys]
 
 
 def _match_sites(problem: Problem, columns: dict[str, Floats], runs: int) -> Integers:

@@ -64,7 +64,7 @@ def search_field(search: FieldSearch, runner: Runner, state: FieldSearchState) -
     runner.begin(budget)
     each = len(runner.simulator.simulators)  # runs for one field
     batch = options.first_batch(state.model.variables, None if settings.max_runs is None else settings.max_runs // each)
-    state = _with_earlier_runs(search, runner, state)
+    state = with_earlier_runs(search, runner, state)
     if state.info is not None:
         batch = min(batch, options.fewest_later)
     while budget - runner.simulator.runs >= each:
@@ -79,9 +79,11 @@ def search_field(search: FieldSearch, runner: Runner, state: FieldSearchState) -
     return replace(state, result=SearchResult(status, converged=False))
 
 
-def _with_earlier_runs(search: FieldSearch, runner: Runner, state: FieldSearchState) -> FieldSearchState:
+def with_earlier_runs(search: FieldSearch, runner: Runner, state: FieldSearchState) -> FieldSearchState:
     """Update the posterior with runs of earlier inversions, if there are enough of them."""
-    latents, outputs = earlier_fields(search.problem, runner.simulator.recorder, search.seed)
+    latents, outputs = earlier_fields(
+        search.problem, runner.simulator.recorders, search.seed, everything=runner.simulator.budget == 0
+    )
     if len(latents) < FEWEST_FIELD_RUNS:
         return state
     state = replace(state, outputs=outputs, latents=latents if search.learning else state.latents)
@@ -131,11 +133,16 @@ def run_batch(search: FieldSearch, runner: Runner, state: FieldSearchState, coun
     if search.learning and state.info is not None and state.info.few_runs < search.options.learnable:
         state = _learn(search, state)
     state = runner.keep(_draw(search, state))
+    record_bound(runner, state)
+    return state
+
+
+def record_bound(runner: Runner, state: FieldSearchState) -> None:
+    """Record the bound of a state, if it has a posterior."""
     if state.info is not None:
         condition = state.model.field.condition
         constant = state.model.whitening.log_scale + (0.0 if condition is None else condition.log_evidence)
         runner.record(state.info.elbo + constant, accepted=True)
-    return state
 
 
 def _whiten_again(search: FieldSearch, state: FieldSearchState) -> FieldSearchState:

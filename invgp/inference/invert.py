@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from invgp.core.backend import Backend, DeviceError, select_backend
 from invgp.emulation.run_schedule import most_runs
-from invgp.errors import ConfigError, DeviceMissingError, RunsFailedError
+from invgp.errors import ArgumentError, ConfigError, DeviceMissingError, RunsFailedError
 from invgp.execution.monitor import Monitor, SilentMonitor
 from invgp.execution.pools import open_pool
 from invgp.execution.run_directories import make_run_directory, remove_run_directories
@@ -23,6 +23,7 @@ from invgp.execution.simulator import Simulator
 from invgp.inference.field import prepare_field, search_field
 from invgp.inference.field_solution import field_solution
 from invgp.inference.gaussian import search_gaussian
+from invgp.inference.known_runs import search_known_runs
 from invgp.inference.runner import BudgetSpent, Runner
 from invgp.inference.sample_sizes import refuse_to_learn_noise
 from invgp.inference.sampled import search_sampled
@@ -63,6 +64,7 @@ def invert(
     progress: bool = False,
     monitor: Monitor | None = None,
     ledger: str | Path | None = None,
+    new_runs: bool = True,
 ) -> xr.Dataset:
     """Infer the posterior over the problem's latents.
 
@@ -86,6 +88,9 @@ def invert(
     ledger : str or Path, optional
         File that records all runs and replaces runs that it contains; created if it does not exist. An inversion that
         was stopped continues if it is started again with the same ledger.
+    new_runs : bool
+        Whether the simulator may be run. Otherwise the posterior is that of the runs in the ledger, for example of a
+        problem with more sources.
 
     Returns
     -------
@@ -115,6 +120,10 @@ def invert(
     except DeviceError as error:
         raise DeviceMissingError(str(error)) from error
     strategy = strategy_of(problem)
+    if not new_runs:
+        if ledger is None:
+            raise ArgumentError("ledger: must be given with new_runs = False, was None")
+        strategy = strategy._replace(search=search_known_runs)
     with (
         threadpool_limits(blas_threads(problem)),
         open_pool(settings, workers=workers, scheduler=scheduler) as pool,
@@ -128,7 +137,7 @@ def invert(
             directory,
             pool,
             monitor or display,
-            most_runs(problem),
+            most_runs(problem) if new_runs else 0,
             recorders.get(problem.parts[0].name),
             source_recorders=dict(list(recorders.items())[1:]),
             temporary=run_directory is None,

@@ -140,9 +140,13 @@ def search_sampled(model: SiteModel, runner: Runner, state: SearchState) -> Sear
     """
     if not uses_emulator(model.problem):
         return search_gaussian(model, runner, state)
+    return search_from_narrower_starts(sampled_search(model), model, runner, state)
+
+
+def sampled_search(model: SiteModel) -> SampledSearch:
+    """Return the search with the random streams of a model."""
     sampling, design, modes = np.random.default_rng([model.seed, 1]).spawn(3)
-    search = SampledSearch(sampling, design, modes, np.random.default_rng([model.seed, 3]))
-    return search_from_narrower_starts(search, model, runner, state)
+    return SampledSearch(sampling, design, modes, np.random.default_rng([model.seed, 3]))
 
 
 @dataclass(frozen=True)
@@ -223,13 +227,13 @@ class SampledSearch:
                     state = runner.keep(self._draw_result(model, runner, state, target))
                     state, holds = self._verify_extremes(model, runner, state, stage + count)
                 if holds:
-                    return replace(state, result=self._judge_draws(state))
+                    return replace(state, result=self.judge_draws(state))
             elif self._has_stalled(errors):
                 state = self._draw_result(model, runner, state, target).with_note(
                     f"The error of the emulator does not fall below {errors[-1]:.2g} noise standard deviations with "
                     "more runs: the simulator may be noisy. The error is part of the posterior."
                 )
-                return replace(state, result=self._judge_draws(state))
+                return replace(state, result=self.judge_draws(state))
             state = self._refit(model, runner, state)
         if state.target is not None:
             state = self._draw_result(model, runner, state, state.target)
@@ -242,6 +246,13 @@ class SampledSearch:
         return SampledTarget(
             state.posterior, emulator, explained, several or self._suspects_modes(model, state, report)
         )
+
+    def sample_emulated(self, model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
+        """Return the state with draws from the posterior on its emulator, without new runs."""
+        if state.emulator is None:
+            raise ValueError("there is no emulator yet")
+        target = self._next_target(model, state, state.emulator, _stage(runner, "search for modes"))
+        return self._draw_result(model, runner, state, target)
 
     def _draw_result(self, model: SiteModel, runner: Runner, state: SearchState, target: SampledTarget) -> SearchState:
         """Return the state with the draws of the result instead of a draft."""
@@ -376,7 +387,7 @@ class SampledSearch:
         before, now = min(errors[-4:-2]), min(errors[-2:])
         return now <= self.rounds.tolerable and now > (1.0 - self.rounds.stalled) * before
 
-    def _judge_draws(self, state: SearchState) -> SearchResult:
+    def judge_draws(self, state: SearchState) -> SearchResult:
         """Return whether the draws have converged, once the emulator is accurate enough."""
         if state.samples is None or state.samples.r_hat.max() > self.options.largest_r_hat:
             return SearchResult("stopped before the chains of draws agreed", converged=False)
@@ -384,7 +395,7 @@ class SampledSearch:
 
     def _out_of_runs(self, problem: Problem, runner: Runner, state: SearchState, errors: list[float]) -> SearchResult:
         if errors and errors[-1] <= problem.inference.emulator_error:
-            return self._judge_draws(state)
+            return self.judge_draws(state)
         left = runner.simulator.runs_left
         if left is not None and left < runs_in_a_step(problem):
             return runner.out_of_runs

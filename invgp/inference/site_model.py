@@ -150,7 +150,9 @@ def prepare_site_model(problem: Problem, backend: Backend, runner: Runner, seed:
     model = SiteModel(problem, backend, seed, streams, prior, optimiser, np.ones(N), [])
     state = SearchState(
         start=start_of(model, runner),
-        runs=earlier_runs(problem, _recorders(problem, runner, emulates=emulates), seed),
+        runs=earlier_runs(
+            problem, _recorders(problem, runner, emulates=emulates), seed, everything=runner.simulator.budget == 0
+        ),
         direct=np.zeros(N, dtype=bool),
         verification=np.full(N, np.nan),
         shape_errors=np.full((N, problem.latent_count), np.nan),
@@ -165,8 +167,7 @@ def prepare_site_model(problem: Problem, backend: Backend, runner: Runner, seed:
 
 def _recorders(problem: Problem, runner: Runner, *, emulates: bool) -> list[Recorder | None]:
     """Return the ledger of each simulator; None if there is no emulator, which would use earlier runs."""
-    simulator = runner.simulator
-    return [simulator.recorder_of(part) if emulates else None for part in simulated_parts(problem)]
+    return runner.simulator.recorders if emulates else [None] * len(simulated_parts(problem))
 
 
 def start_of(model: SiteModel, runner: Runner, precision: float = 0.0) -> GaussianPosterior:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FLOAT = np.dtype("<f8")  # on every machine
 SECONDS_BETWEEN_SYNCS = 1.0
+LARGEST_RUN = 2**63 - 1  # of the numbers of runs in SQLite
 
 _log = logging.getLogger(__name__)
 
@@ -183,13 +184,13 @@ class Recorder:
         self._check_finite(outputs[found & np.asarray([s is Status.OK for s in status], dtype=bool)])
         return LookupResult(found, Evaluations(outputs, tuple(status), tuple(messages)))
 
-    def read_earlier_runs(self, inversion: str, former: str, most: int) -> tuple[Floats, Floats]:
+    def read_earlier_runs(self, inversion: str | None, former: str, most: int) -> tuple[Floats, Floats]:
         """Read the latest successful runs that were recorded before an inversion started for the first time.
 
         Parameters
         ----------
-        inversion : str
-            Name of the inversion; the ledger remembers when it started.
+        inversion : str or None
+            Name of the inversion; the ledger remembers when it started. None for all runs so far.
         former : str
             Its name in a ledger of version 1.
         most : int
@@ -200,7 +201,7 @@ class Recorder:
         inputs : array, shape (R, I)
         outputs : array, shape (R, P)
         """
-        last = self._last_run_before(inversion, former)
+        last = LARGEST_RUN if inversion is None else self._last_run_before(inversion, former)
         query = f"""SELECT {ROW}, checksum FROM runs WHERE model = ? AND status = 'ok' AND run <= ?
             ORDER BY run DESC LIMIT ?"""  # noqa: S608 - no text of others in it
         selected = [(RunRow(*row), stored) for *row, stored in self.ledger.select(query, (self.number, last, most))]

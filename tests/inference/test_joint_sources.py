@@ -15,7 +15,7 @@ OTHER_DATA = np.asarray([51.0, 55.0, 46.0, 49.0])
 
 
 def source(x, y, name="y", forward=combined, noise=NOISE, **inference):
-    used = {key: value for key, value in latents().items() if forward is combined or key == "velocity"}
+    used = {key: value for key, value in latents().items() if name == "y" or key == "velocity"}
     return invgp.define(
         {"x": x, name: y},
         coordinates={"x": "m"},
@@ -158,3 +158,48 @@ def test_that_problems_that_do_not_fit_are_refused():
         first.without("mt")
     with pytest.raises(ConfigError, match="without: must leave a source with a simulator"):
         first.without("survey")
+
+
+@pytest.mark.parametrize("posterior", ["coupled gaussian", "sampled"])
+def test_that_a_source_can_be_switched_off_without_new_runs(tmp_path, posterior):
+    """The posterior is the closed form of the data that are left, and no run is made, however often it is asked for."""
+    problem, ledger = joint({"wells": WELLS}, posterior=posterior), tmp_path / "runs.db"
+    with pytest.raises(ConfigError, match="ledger: must hold enough runs of survey for a posterior without new runs"):
+        invgp.invert(problem.without("sonic"), ledger=ledger, new_runs=False)
+    whole = invgp.invert(problem, ledger=ledger)
+    found = invgp.invert(problem.without("sonic"), ledger=ledger, new_runs=False)
+    assert whole.attrs["invgp_runs"] > 0 == found.attrs["invgp_runs"]
+    assert found.attrs["invgp_converged"] == "yes"
+    assert deviations(found, ClosedForm([WELLS]), SITES, np.arange(20)) < (0.15 if posterior == "sampled" else 1e-6)
+    again = invgp.invert(problem.without("sonic"), ledger=ledger, new_runs=False)
+    np.testing.assert_array_equal(found["depth"], again["depth"])
+
+
+def curved(depth, velocity):
+    return 0.6 * depth + 1.1 * velocity + 2e-5 * (depth - 100.0) ** 3
+
+
+def test_that_runs_that_do_not_cover_the_posterior_are_reported(tmp_path):
+    """A precise well narrows the depths everywhere: without it they extend far beyond the runs of the last steps."""
+    well = {"coordinates": {"x": SITES}, "values": {"top": {"quantity": "depth", "value": 100.0, "std": 0.05}}}
+    first = source(SITES, observations(), forward=curved)
+    wells = invgp.define(
+        {"x": SITES, "y": observations()},
+        coordinates={"x": "m"},
+        observations={"y": "1"},
+        latents=latents(),
+        forward=curved,
+        noise={"std": {"y": NOISE}},
+        direct={"wells": well},
+    )
+    problem = first.join({"wells": wells.parts[1].problem}, direct=["wells"])
+    assert invgp.invert(problem, ledger=tmp_path / "runs.db").attrs["invgp_converged"] == "yes"
+    found = invgp.invert(problem.without("wells"), ledger=tmp_path / "runs.db", new_runs=False)
+    exact = invgp.invert(problem.without("wells"))
+    off = np.abs(found["depth"] - exact["depth"]).max() / exact["depth_std"].min()
+    assert found.attrs["invgp_converged"] == "no" or off < 0.1
+
+
+def test_that_no_new_runs_need_a_ledger():
+    with pytest.raises(ConfigError, match="ledger: must be given with new_runs = False"):
+        invgp.invert(joint(), new_runs=False)

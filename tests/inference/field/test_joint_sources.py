@@ -145,3 +145,14 @@ def test_that_site_and_field_models_are_not_mixed():
     )
     with pytest.raises(ConfigError, match="others: must be field models like this problem, 'v' was a site model"):
         source("gravity", gravity).join({"v": site})
+
+
+def test_that_a_field_source_can_be_switched_off_without_new_runs(tmp_path):
+    first = source("gravity", gravity, {"well": WELL})
+    problem, ledger = first.join({"sonic": source("sonic", sonic)}), tmp_path / "runs.db"
+    assert invgp.invert(problem, ledger=ledger).attrs["invgp_runs"] > 0
+    for without, names, well in (("sonic", ["gravity"], True), ("well", ["gravity", "sonic"], False)):
+        found = invgp.invert(problem.without(without), ledger=ledger, new_runs=False)
+        assert found.attrs["invgp_runs"] == 0
+        assert found.attrs["invgp_converged"] == "yes"
+        assert deviation(found, closed_form(names, well=well)) < 1e-5
