@@ -14,7 +14,6 @@ sys.path.insert(0, str(HERE.parent))
 
 from beside_truth import Marks, as_it_is, draw, inside, panels_of, truth_of  # noqa: E402
 from command_line import run  # noqa: E402
-from model import KINDS  # noqa: E402
 
 from invgp.netcdf import open_dataset  # noqa: E402
 
@@ -24,12 +23,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("figure", type=Path, nargs="?", default=HERE / "results" / "twin_truth.png")
     figure = parser.parse_args().figure
-    table = pd.read_csv(HERE / "data" / "twin.csv")
     marks = {}
     for name, marker in (("gravity", "."), ("temperature", "+"), ("magnetotellurics", "^")):
-        rows = table[table["kind"] == KINDS.index(name)]
+        rows = pd.read_csv(HERE / "data" / f"{name}.csv")
         marks[name] = Marks(rows["easting_m"].to_numpy(), rows["northing_m"].to_numpy(), marker)
-    truth = truth_of(HERE / "data" / "twin_truth.csv")
+    truth = truth_of(HERE / "data" / "truth.csv")
     with open_dataset(HERE / "results" / "twin.nc") as ds:
         panels = panels_of(ds, "granite_top", truth, "m", as_it_is, "depth of the granite")
         draw(ds, panels, marks, ("easting", "northing"), rows=2).savefig(figure, dpi=200)

@@ -1,4 +1,4 @@
-"""Draw the top of the granite from its prior, and the readings over it: data/twin.csv and data/twin_truth.csv."""
+"""Draw the top of the granite from its prior, and the readings over it: one table per kind in data/."""
 
 from __future__ import annotations
 
@@ -24,31 +24,39 @@ def drawn_top(rng: np.random.Generator) -> np.ndarray:
     return np.asarray(MEAN + STD * factor @ rng.standard_normal(len(X)))
 
 
+def write(name: str, table: dict[str, np.ndarray]) -> None:
+    """A CSV file in data/."""
+    (HERE / "data").mkdir(exist_ok=True)
+    pd.DataFrame(table).to_csv(HERE / "data" / f"{name}.csv", index=False, float_format="%.6g")
+
+
 def main() -> None:
-    """Write the survey and its truth."""
+    """Write the surveys and their truth."""
     rng = np.random.default_rng(22)
     top = drawn_top(rng)
-    kind = np.repeat(np.arange(4), list(COUNTS.values()))
-    places = np.column_stack([rng.uniform(500.0, model.SIDE - 500.0, (kind.size, 2)).round(), np.full(kind.size, -0.5)])
-    in_wells = kind == model.KINDS.index("temperature")
-    places[in_wells, 2] = rng.uniform(1800.0, 3200.0, np.count_nonzero(in_wells)).round()
-    found = model.readings(model.TWIN, model.ROCKS, top[None], places, kind)
-    table = dict(zip(("easting_m", "northing_m", "depth_m"), places.T, strict=True)) | {"kind": kind}
-    for name, std in NOISE.items():
-        values = found[name][0].reshape(kind.size, -1)
-        values = values + std * rng.standard_normal(values.shape)
-        measured = kind == model.KINDS.index(name if name in model.KINDS else "magnetotellurics")
-        values[~measured] = np.nan
-        if name in ("gravity", "magnetics"):
-            values -= np.nanmean(values)
-        names = [name] if values.shape[1] == 1 else [f"{name}_{number}" for number in range(1, values.shape[1] + 1)]
-        table |= dict(zip(names, values.T * (MGAL if name == "gravity" else 1.0), strict=True))
+    functions = (model.gravity, model.magnetics, model.temperatures, model.magnetotellurics)
+    for (name, count), function in zip(COUNTS.items(), functions, strict=True):
+        place = dict(
+            zip(("easting", "northing"), rng.uniform(500.0, model.SIDE - 500.0, (2, count)).round(), strict=True)
+        )
+        if name == "temperature":
+            place["depth"] = rng.uniform(1800.0, 3200.0, count).round()
+        found = function(top[None], **{key: values[None] for key, values in place.items()})
+        outputs = {name: found} if name in NOISE else dict(zip(("apparent_resistivity", "phase"), found, strict=True))
+        table = {f"{key}_m": values for key, values in place.items()}
+        for output, values in outputs.items():
+            noisy = values[0] + NOISE[output] * rng.standard_normal(values[0].size)
+            if name in ("gravity", "magnetics"):
+                noisy = (noisy - noisy.mean()) * (MGAL if name == "gravity" else 1.0)
+            columns = noisy.reshape(count, -1).T
+            names = [output] if len(columns) == 1 else [f"{output}_{number + 1}" for number in range(len(columns))]
+            table |= dict(zip(names, columns, strict=True))
+        write(name, table)
     centres = 0.5 * (model.TWIN.east_edges[1:] + model.TWIN.east_edges[:-1])
     nodes = np.stack([part.ravel() for part in np.meshgrid(centres, centres, indexing="ij")])
-    (HERE / "data").mkdir(exist_ok=True)
-    truth = {"easting_m": nodes[0], "northing_m": nodes[1], "granite_top_m": top}
-    pd.DataFrame(truth).to_csv(HERE / "data" / "twin_truth.csv", index=False, float_format="%.6g")
-    pd.DataFrame(table).to_csv(HERE / "data" / "twin.csv", index=False, float_format="%.6g")
+    write(
+        "truth", {"easting_m": nodes[0], "northing_m": nodes[1], "granite_top_m": top}
+    )  # last: run.sh takes it for all
 
 
 if __name__ == "__main__":

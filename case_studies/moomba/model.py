@@ -1,4 +1,4 @@
-"""Four kinds of readings over six layers, the lowest an intruding granite with an unknown top."""
+"""Gravity, magnetics, temperatures and soundings over six layers, the lowest an intruding granite."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from invgp.forward_models import (
 
 Floats = NDArray[np.float64]
 PADDING = 100_000.0  # m, by which the layers continue beyond the map for gravity and magnetics
-KINDS = ("gravity", "magnetics", "temperature", "magnetotellurics")  # the column `kind` of a survey has their numbers
+SURFACE = -0.5  # m, depth of stations on the ground
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,50 +139,6 @@ def _padded(basin: Basin) -> tuple[Floats, Floats]:
     return east, north
 
 
-def readings(
-    basin: Basin, rocks: Rocks, granite_top: Floats, places: Floats, kind: NDArray[np.int_]
-) -> dict[str, Floats]:
-    """Compute all readings of a survey.
-
-    Parameters
-    ----------
-    granite_top : array, shape (B, C), in m
-        Depth of the top of the granite in each column.
-    places : array, shape (N, 3), in m
-        Easting, northing and depth of each reading.
-    kind : array, shape (N,)
-        Number of its kind in `KINDS`.
-
-    Returns
-    -------
-    dict of array
-        ``gravity``, ``magnetics`` and ``temperature`` (B, N), ``apparent_resistivity`` and ``phase`` (B, N F), in the
-        units of the functions above; 0 at readings of another kind. Only kinds that the survey has are computed.
-    """
-    layers = basin.layers(granite_top)
-    found: dict[str, Floats] = {}
-    for number in np.unique(kind):
-        rows = np.flatnonzero(kind == number)
-        here = np.ascontiguousarray(places[rows])
-        for name, values in _of_kind(KINDS[number], basin, rocks, layers, here).items():
-            everywhere = np.zeros((len(layers), len(kind), *values.shape[2:]))
-            everywhere[:, rows] = values
-            found[name] = everywhere.reshape(len(layers), -1)
-    return found
-
-
-def _of_kind(kind: str, basin: Basin, rocks: Rocks, layers: Floats, places: Floats) -> dict[str, Floats]:
-    """Readings (B, M) or (B, M, F) of one kind."""
-    if kind == "gravity":
-        return {kind: gravity_anomaly(basin, rocks.density, layers, places)}
-    if kind == "magnetics":
-        return {kind: magnetic_anomaly(basin, rocks.susceptibility, layers, places)}
-    if kind == "temperature":
-        return {kind: temperature(basin, rocks, layers, places)}
-    names = ("apparent_resistivity", "phase")
-    return dict(zip(names, soundings(basin, rocks.resistivity, layers, places), strict=True))
-
-
 # The synthetic twin: an invented basin with the layout of the real one. Its numbers are not those of the survey.
 SIDE, COLUMNS = 36_000.0, 12  # m, and columns in each direction
 
@@ -209,26 +165,50 @@ ROCKS = Rocks(
 )
 
 
-def twin(granite_top: Floats, easting: Floats, northing: Floats, depth: Floats, kind: Floats) -> dict[str, Floats]:
-    """All readings of the twin for tops of the granite (B, 144) in m; rock properties are known."""
-    places = np.stack([easting[0], northing[0], depth[0]], axis=1)
-    return readings(TWIN, ROCKS, granite_top, places, np.rint(kind[0]).astype(int))
+def gravity(granite_top: Floats, easting: Floats, northing: Floats, density_contrast: Floats | None = None) -> Floats:
+    """Gravity anomaly (B, N) of the twin in m s-2.
+
+    Parameters
+    ----------
+    granite_top : array, shape (B, 144), in m
+        Top of the granite in each column.
+    easting, northing : array, shape (B, N), in m
+        Positions of the stations, the same in each row.
+    density_contrast : array, shape (B, 144), in kg m-3, optional
+        Density of the granite minus that of the basement, the same everywhere. By default it is known.
+    """
+    density = _with_contrast(ROCKS.density, density_contrast)
+    return gravity_anomaly(TWIN, density, TWIN.layers(granite_top), _stations(easting, northing))
 
 
-def twin_with_unknown_rocks(
-    granite_top: Floats,
-    density_contrast: Floats,
-    susceptibility_contrast: Floats,
-    easting: Floats,
-    northing: Floats,
-    depth: Floats,
-    kind: Floats,
-) -> dict[str, Floats]:
-    """The same with contrasts (B, 144) of the granite to the layer above it, which are the same everywhere."""
-    density = np.repeat(ROCKS.density[None], len(granite_top), axis=0)
-    density[:, -1] = density[:, -2] + density_contrast[:, 0]
-    susceptibility = np.repeat(ROCKS.susceptibility[None], len(granite_top), axis=0)
-    susceptibility[:, -1] = susceptibility[:, -2] + susceptibility_contrast[:, 0]
-    rocks = Rocks(density, susceptibility, ROCKS.conductivity, ROCKS.heat_production, ROCKS.resistivity)
-    places = np.stack([easting[0], northing[0], depth[0]], axis=1)
-    return readings(TWIN, rocks, granite_top, places, np.rint(kind[0]).astype(int))
+def magnetics(
+    granite_top: Floats, easting: Floats, northing: Floats, susceptibility_contrast: Floats | None = None
+) -> Floats:
+    """Total-field anomaly (B, N) of the twin in nT; the contrast (B, 144) in SI units is known by default."""
+    susceptibility = _with_contrast(ROCKS.susceptibility, susceptibility_contrast)
+    return magnetic_anomaly(TWIN, susceptibility, TWIN.layers(granite_top), _stations(easting, northing))
+
+
+def temperatures(granite_top: Floats, easting: Floats, northing: Floats, depth: Floats) -> Floats:
+    """Temperatures (B, N) of the twin in K at depths (B, N) in m."""
+    points = np.stack([easting[0], northing[0], depth[0]], axis=1)
+    return temperature(TWIN, ROCKS, TWIN.layers(granite_top), points)
+
+
+def magnetotellurics(granite_top: Floats, easting: Floats, northing: Floats) -> tuple[Floats, Floats]:
+    """log10 of the apparent resistivity in ohm m and phase in degrees of the twin, (B, N F) both, site by site."""
+    apparent, phase = soundings(TWIN, ROCKS.resistivity, TWIN.layers(granite_top), _stations(easting, northing))
+    return apparent.reshape(len(apparent), -1), phase.reshape(len(phase), -1)
+
+
+def _stations(easting: Floats, northing: Floats) -> Floats:
+    return np.stack([easting[0], northing[0], np.full(easting.shape[1], SURFACE)], axis=1)
+
+
+def _with_contrast(values: Floats, contrast: Floats | None) -> Floats:
+    """Values (L,) of the layers, or (B, L) with those of the granite from a contrast (B, C) to the layer above."""
+    if contrast is None:
+        return values
+    found = np.repeat(values[None], len(contrast), axis=0)
+    found[:, -1] = found[:, -2] + contrast[:, 0]
+    return found

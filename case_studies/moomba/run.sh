@@ -16,7 +16,7 @@ case ${1:-} in
 esac
 enter_case_study pandas
 
-[[ -f data/twin.csv ]] || "$bin/python" make_survey.py
+[[ -f data/truth.csv ]] || "$bin/python" make_survey.py
 mkdir -p results
 if [[ ${1:-} == contributions ]]; then
     exec "$bin/python" contributions.py "${@:2}"

@@ -54,9 +54,8 @@ def test_that_the_readings_of_the_twin_are_those_of_its_layers(case: Path, modul
     top[0, 65] = 2000.0  # above the basement: the granite ends at its top
     layers = basin.layers(top)
     centre = 0.5 * (basin.east_edges[5] + basin.east_edges[6])
-    places = np.array([[centre, centre, -0.5], [9000.0, 31_000.0, -0.5], [centre, centre, -0.5]])
-    found = model.readings(basin, rocks, top, places, np.array([0, 0, 3]))
-    assert set(found) == {"gravity", "apparent_resistivity", "phase"}
+    places = np.array([[centre, centre], [9000.0, 31_000.0]])
+    gravity = model.gravity(top, *places.T[:, None])
 
     edges = basin.east_edges.copy()
     edges[0], edges[-1] = edges[0] - model.PADDING, edges[-1] + model.PADDING
@@ -66,27 +65,46 @@ def test_that_the_readings_of_the_twin_are_those_of_its_layers(case: Path, modul
         for layer in range(6)
         for c in range(144)
     ]
-    exact = boxes_gravity(places[:2, 0], places[:2, 1], -places[:2, 2], boxes, np.repeat(rocks.density, 144))
-    np.testing.assert_allclose(np.diff(found["gravity"][0, :2]), np.diff(exact), rtol=0.0, atol=1e-9)
+    exact = boxes_gravity(*places.T, [0.5, 0.5], boxes, np.repeat(rocks.density, 144))
+    np.testing.assert_allclose(np.diff(gravity[0]), np.diff(exact), rtol=0.0, atol=1e-9)
 
     thickness = np.diff(layers[0, :, 65])
     assert thickness[-1] == 0.0
     apparent, phase = magnetotelluric_sounding(rocks.resistivity, thickness, basin.frequency)
-    np.testing.assert_allclose(found["apparent_resistivity"].reshape(3, 9)[2], np.log10(apparent), rtol=1e-10)
-    np.testing.assert_allclose(found["phase"].reshape(3, 9), [[0.0] * 9, [0.0] * 9, np.degrees(phase)], rtol=1e-10)
+    found = model.magnetotellurics(top, *places.T[:, None])
+    for values, expected in zip(found, (np.log10(apparent), np.degrees(phase)), strict=True):
+        np.testing.assert_allclose(values.reshape(2, 9)[0], expected, rtol=1e-10)
 
 
 def test_that_a_shallow_granite_is_warm_light_and_weakly_magnetic(modules: dict[str, ModuleType]) -> None:
     model = modules["model"]
     top = np.full((2, 144), 8000.0)
-    top[1, 65] = 3600.0  # below the station of each kind
+    top[1, 65] = 3600.0  # below the first station
     above = 0.5 * (model.TWIN.east_edges[5] + model.TWIN.east_edges[6])
-    places = np.array([[above, above, -0.5], [33_000.0, 3000.0, -0.5]] * 2 + [[above, above, 2500.0]])
-    found = model.readings(model.TWIN, model.ROCKS, top, places, np.array([0, 0, 1, 1, 2]))
-    change = {name: values[1] - values[0] for name, values in found.items()}
-    assert change["gravity"][0] < change["gravity"][1]
-    assert change["temperature"][4] > 1.0
-    assert np.ptp(change["magnetics"][2:4]) > 1.0
+    places = np.array([[[above, 33_000.0]], [[above, 3000.0]]])
+    gravity, magnetics, warmth = (
+        np.diff(values, axis=0)[0]
+        for values in (
+            model.gravity(top, *places),
+            model.magnetics(top, *places),
+            model.temperatures(top, *places, np.array([[2500.0, 2500.0]])),
+        )
+    )
+    assert gravity[0] < gravity[1]
+    assert np.ptp(magnetics) > 1.0
+    assert warmth[0] > 1.0 > warmth[1] > -0.1
+
+
+def test_that_an_unknown_contrast_replaces_the_known_one(modules: dict[str, ModuleType]) -> None:
+    model = modules["model"]
+    top = np.full((1, 144), 8000.0)
+    top[0, 65] = 3600.0
+    places = np.array([[[16_000.0, 33_000.0]], [[16_000.0, 3000.0]]])
+    for function, values in ((model.gravity, model.ROCKS.density), (model.magnetics, model.ROCKS.susceptibility)):
+        known = function(top, *places)
+        same = function(top, *places, np.full((1, 144), values[-1] - values[-2]))
+        np.testing.assert_allclose(same, known, rtol=1e-12)
+        assert np.max(np.abs(function(top, *places, np.zeros((1, 144))) - known)) > 0.1 * np.max(np.abs(known))
 
 
 @pytest.mark.slow
@@ -94,11 +112,11 @@ def test_that_the_twin_is_found_from_all_data(case: Path) -> None:
     sys.modules.pop("model", None)
     try:
         posterior = invgp.invert(
-            invgp.load(case / "twin.toml").with_inference(max_runs=100, posterior="coupled gaussian")
+            invgp.load(case / "twin.toml").with_inference(max_runs=400, posterior="coupled gaussian")
         )
     finally:
         sys.modules.pop("model", None)
-    truth = pd.read_csv(case / "data" / "twin_truth.csv")["granite_top_m"].to_numpy()
+    truth = pd.read_csv(case / "data" / "truth.csv")["granite_top_m"].to_numpy()
     low, high = (posterior["granite_top_quantile"].sel(quantile=level).values for level in (0.025, 0.975))
     assert np.mean((low < truth) & (truth < high)) > 0.8
     assert float(posterior["granite_top_information"].mean()) > 0.85
@@ -108,14 +126,17 @@ def test_that_the_twin_is_found_from_all_data(case: Path) -> None:
 @pytest.mark.slow
 def test_that_soundings_alone_leave_the_granite_less_certain(modules: dict[str, ModuleType], case: Path) -> None:
     sys.path.insert(0, str(case))
+    contributions = modules["contributions"]
+    left_out = {name: contributions.combinations()[f"{name} only"] for name in ("gravity", "magnetotellurics")}
     try:
-        found = {kinds: modules["contributions"].invert(kinds, 100) for kinds in (("gravity",), ("magnetotellurics",))}
+        found = {name: contributions.invert(names, 100) for name, names in left_out.items()}
     finally:
         sys.path.remove(str(case))
         sys.modules.pop("model", None)
-    spread = {kinds: float(ds["granite_top_std"].mean()) for kinds, ds in found.items()}
-    assert spread["gravity",] < 0.7 * spread["magnetotellurics",]
-    assert set(found["gravity",]["granite_top"].dims) == set(found["magnetotellurics",]["granite_top"].dims)
+    spread = {name: float(ds["granite_top_std"].mean()) for name, ds in found.items()}
+    assert spread["gravity"] < 0.7 * spread["magnetotellurics"]
+    assert "gravity_observed" in found["gravity"]
+    assert "gravity_observed" not in found["magnetotellurics"]
 
 
 def write_survey(folder: Path) -> np.ndarray:
