@@ -493,7 +493,14 @@ def calibrate(
     folder = None if output is None else output.with_suffix(".surveys")
     try:
         result = run_calibration(
-            problem, surveys, seed=seed, workers=workers, drawn_from=drawn_from, folder=folder, progress=progress
+            problem,
+            surveys,
+            seed=seed,
+            workers=workers,
+            drawn_from=drawn_from,
+            folder=folder,
+            keep_runs=folder is not None and ledger_path(problem, folder) is not None,
+            progress=progress,
         )
     except InterruptedCalibration as interruption:
         if interruption.result is not None:

@@ -24,10 +24,10 @@ from invgp.formatting import format_duration
 from invgp.problem import Problem
 from invgp.progress import SECONDS_BETWEEN_LINES
 from invgp.validation.calibration_summary import first_failure, summary
-from invgp.validation.calibration_trial import Trial, run_trial, with_serial_runs
+from invgp.validation.calibration_trial import Ledgers, Trial, run_trial, with_serial_runs
 
 logger = logging.getLogger("invgp")
-Task = tuple[Problem, Problem, int, int, Path]
+Task = tuple[Problem, Problem, int, int, Path, Ledgers | None]
 
 IDENTITY = "invgp_calibration"
 DECISIVE = (
@@ -66,6 +66,7 @@ def run_calibration(
     workers: int | None = None,
     drawn_from: Problem | None = None,
     folder: Path | None = None,
+    keep_runs: bool = False,
     progress: bool = False,
 ) -> xr.Dataset:
     """Invert simulated surveys and summarise them; the parameters are those of `invgp.calibrate`.
@@ -74,6 +75,8 @@ def run_calibration(
     ----------
     folder : Path, optional
         Directory that keeps the finished surveys; those of an earlier call are not computed again.
+    keep_runs : bool
+        Whether to keep the runs of unfinished surveys there, too, until the survey is finished.
 
     References
     ----------
@@ -91,7 +94,15 @@ def run_calibration(
         logger.info("%d surveys are kept in %s; the result uses the first %d", len(finished), folder, surveys)
     failures: dict[int, str] = {}
     with _run_directory() as runs, show_surveys(surveys, len(done), quiet=not progress) as advance:
-        tasks = [(problem, source, n, seed, runs / f"survey{n}") for n in range(1, surveys + 1) if n not in done]
+        ledgers: dict[int, Ledgers] = {}
+        if folder is not None and keep_runs:
+            folder.mkdir(parents=True, exist_ok=True)
+            ledgers = {n: Ledgers.in_folder(folder, n, this) for n in range(1, surveys + 1)}
+        tasks = [
+            (problem, source, n, seed, runs / f"survey{n}", ledgers.get(n))
+            for n in range(1, surveys + 1)
+            if n not in done
+        ]
         try:
             for trial in _trials(tasks, workers, runs):
                 if trial.scores is None:
@@ -100,6 +111,7 @@ def run_calibration(
                 scores = trial.scores.assign_attrs({IDENTITY: this})
                 if folder is not None:
                     netcdf.write(scores, folder / f"survey{trial.number:05d}.nc")
+                    Ledgers.in_folder(folder, trial.number, this).remove()
                 advance()
                 done[trial.number] = scores
         except KeyboardInterrupt as error:
@@ -208,7 +220,7 @@ def _trials(tasks: list[Task], workers: int, directory: Path) -> Iterator[Trial]
 def _run(task: Task) -> Trial:
     """Run one task in a worker process."""
     # Temporary files of a killed worker are removed with the directory of the runs.
-    tempfile.tempdir = str(task[-1].parent)
+    tempfile.tempdir = str(task[4].parent)
     try:
         return run_trial(*task)
     finally:

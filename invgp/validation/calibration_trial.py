@@ -43,7 +43,38 @@ class Trial(NamedTuple):
     failure: str = ""
 
 
-def run_trial(problem: Problem, drawn_from: Problem, number: int, seed: int, directory: Path) -> Trial:
+class Ledgers(NamedTuple):
+    """Ledgers of one simulated survey, from which an interrupted calibration continues.
+
+    They are separate, because an inversion uses all earlier runs in its ledger.
+
+    Attributes
+    ----------
+    truth : Path
+        For the runs at the truth.
+    inversion : Path
+        For the runs of the inversion.
+    """
+
+    truth: Path
+    inversion: Path
+
+    @classmethod
+    def in_folder(cls, folder: Path, number: int, identity: str) -> Ledgers:
+        """Return the ledgers of survey `number` of a calibration, which `identity` distinguishes from others."""
+        prefix = f"survey{number:05d}.{identity[:12]}"
+        return cls(folder / f"{prefix}.truth.sqlite", folder / f"{prefix}.ledger.sqlite")
+
+    def remove(self) -> None:
+        """Remove the files, if there are any."""
+        for path in self:
+            for suffix in ("", "-wal", "-shm"):
+                path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def run_trial(
+    problem: Problem, drawn_from: Problem, number: int, seed: int, directory: Path, ledgers: Ledgers | None = None
+) -> Trial:
     """Simulate survey `number` and invert it; the result depends only on the seed and the number.
 
     Parameters
@@ -56,6 +87,8 @@ def run_trial(problem: Problem, drawn_from: Problem, number: int, seed: int, dir
     seed : int
     directory : Path
         Directory of the simulator runs.
+    ledgers : Ledgers, optional
+        Where the runs are recorded.
 
     Raises
     ------
@@ -67,9 +100,11 @@ def run_trial(problem: Problem, drawn_from: Problem, number: int, seed: int, dir
     truths, noise, picks = (np.random.default_rng(stream) for stream in streams[:3])
     inversion_seed = int(streams[3].generate_state(1)[0])
     with threadpool_limits(1):  # the number of threads changes the rounding of BLAS, and workers must agree
-        drawn = draw_survey(drawn_from, truths, noise, directory)
+        truth, inversion = (None, None) if ledgers is None else ledgers
+        drawn = draw_survey(drawn_from, truths, noise, directory, truth)
+        simulated = with_data(problem, drawn.data)
         try:
-            posterior = invert(with_data(problem, drawn.data), seed=inversion_seed, run_directory=directory)
+            posterior = invert(simulated, seed=inversion_seed, run_directory=directory, ledger=inversion)
         except RunsFailedError as error:
             return Trial(number, None, str(error))
     remove_run_directories(directory)  # directories of failed runs

@@ -11,6 +11,7 @@ import numpy as np
 from invgp.core.backend import Backend, cholesky
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.execution.simulator import Simulator, TooManyFailures
+from invgp.inference.invert import open_recorders
 from invgp.latent_model.grid_modes import field_of
 from invgp.latent_model.learned_problem import with_kernel
 from invgp.latent_model.noise_density import draw_noise
@@ -38,7 +39,11 @@ class SimulatedSurvey(NamedTuple):
 
 
 def draw_survey(
-    problem: Problem, truths: np.random.Generator, noise: np.random.Generator, directory: Path
+    problem: Problem,
+    truths: np.random.Generator,
+    noise: np.random.Generator,
+    directory: Path,
+    ledger: Path | None = None,
 ) -> SimulatedSurvey:
     """Draw a truth at which the simulator runs and gives every observed output, and its data.
 
@@ -47,16 +52,19 @@ def draw_survey(
     RunsFailedError
         The simulator fails at all truths that are drawn.
     """
-    simulator = Simulator(problem, directory)
-    for redrawn in range(MOST_ATTEMPTS):
-        drawn = with_drawn_hyperparameters(problem, truths)
-        f = draw_prior(drawn, truths)
-        try:
-            outputs = _run(simulator, f, f"truth{redrawn + 1}")
-        except TooManyFailures:
-            continue
-        if np.isfinite(outputs[np.isfinite(problem.survey.Y)]).all():
-            return SimulatedSurvey(problem.to_physical(f), outputs + draw_noise(drawn, noise), redrawn)
+    with open_recorders(problem, ledger) as recorders:
+        first, *others = recorders or ("",)
+        of_others = {name: recorders[name] for name in others}
+        simulator = Simulator(problem, directory, recorder=recorders.get(first), source_recorders=of_others)
+        for redrawn in range(MOST_ATTEMPTS):
+            drawn = with_drawn_hyperparameters(problem, truths)
+            f = draw_prior(drawn, truths)
+            try:
+                outputs = _run(simulator, f, f"truth{redrawn + 1}")
+            except TooManyFailures:
+                continue
+            if np.isfinite(outputs[np.isfinite(problem.survey.Y)]).all():
+                return SimulatedSurvey(problem.to_physical(f), outputs + draw_noise(drawn, noise), redrawn)
     raise RunsFailedError(
         simulator.describe_failures(f"none of {MOST_ATTEMPTS} truths drawn from the prior could be simulated")
     )

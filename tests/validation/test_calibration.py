@@ -136,6 +136,30 @@ def test_that_finished_surveys_are_not_computed_again(exact, tmp_path):
     xr.testing.assert_equal(more["depth_score"], exact["depth_score"][:4])
 
 
+def test_that_runs_of_an_unfinished_survey_are_not_repeated(tmp_path):
+    calls, last = [], 9
+
+    def counted(depth):
+        if len(calls) == last:
+            raise KeyboardInterrupt
+        calls.append(float(depth))
+        return 2.0 * depth
+
+    problem = line_problem(function=counted)
+    problem = replace(problem, forward=replace(problem.forward, vectorised=False, rows=1))
+    folder, output = tmp_path / "line.surveys", tmp_path / "line.nc"
+    for _ in range(3):
+        with pytest.raises(InterruptedCalibration):
+            calibrate(problem, 1, output=output)
+        assert len(list(folder.glob("*.sqlite"))) == 2
+        last += 7
+    last = 10**6
+    found = calibrate(problem, 1, output=output)
+    assert len(calls) == len(set(calls))
+    assert [path.name for path in folder.iterdir()] == ["survey00001.nc"]
+    xr.testing.assert_equal(found.drop_attrs(), calibrate(line_problem(), 1).drop_attrs())
+
+
 @pytest.mark.slow
 def test_that_an_interruption_carries_the_surveys_that_were_finished(exact, monkeypatch):
     def impatient(problem, source, number, *others):
