@@ -14,12 +14,15 @@ from invgp.config.build_survey import columns, describe_size
 from invgp.config.mistakes import Mistakes, build_each
 from invgp.config.survey_tables import Table, read_table
 from invgp.config.toml_document import LARGEST, SMALLEST
+from invgp.core.kernels.averages import NODES
 from invgp.errors import ConfigError
 from invgp.expressions import DerivedExpression, ExpressionLatent, parse_quantity
 from invgp.formatting import count_noun, join_names, suggest
 from invgp.problem import Column, DirectModel, Floats, Latent, Noise, Observation, Problem, SimulatorVariable, Survey
 from invgp.settings.configuration import Config, DirectSection, DirectValueSection, PlaceSection
 from invgp.settings.values import percentage
+
+LONGEST_PER_NODE = 0.625  # length of an interval, in length-scales per node: an error of an average below 1%
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,7 @@ def _build_group(
         section.values.items(),
     )
     _check_links(extents, values, latents, key)
+    _check_lengths(extents, values, latents, coordinates, key)
     if config.grid is not None:
         _check_field_model(values, key)
     used = {latent for value in values for latent in value.expression.latents}
@@ -286,6 +290,23 @@ def _check_field_model(values: Sequence[_Value], key: str) -> None:
             raise ConfigError(
                 f"{key}.values.{value.observation.name}.quantity: must be a linear function of latents with link = "
                 f"'identity' with forward.kind = 'field', was {value.expression.text!r}"
+            )
+
+
+def _check_lengths(
+    extents: Floats, values: Sequence[_Value], latents: Sequence[Latent], coordinates: Sequence[Column], key: str
+) -> None:
+    """Raise `ConfigError` if an interval is too long for the quadrature of averages."""
+    used = {latent for value in values for latent in value.expression.latents}
+    nodes = NODES[int(np.count_nonzero(extents, axis=1).max())]
+    for latent in (latent for latent in latents if latent.name in used):
+        lengths = 2.0 * extents / latent.correlation_length(extents.shape[1])
+        place, d = (int(i) for i in np.unravel_index(int(np.argmax(lengths)), lengths.shape))
+        if lengths[place, d] > LONGEST_PER_NODE * nodes:
+            raise ConfigError(
+                f"{key}.coordinates.{coordinates[d].name}: must be an interval of at most "
+                f"{LONGEST_PER_NODE * nodes:g} length-scales of {latent.name!r}, was {lengths[place, d]:.3g} at place "
+                f"{place + 1}; give shorter intervals"
             )
 
 

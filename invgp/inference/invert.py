@@ -283,16 +283,6 @@ def open_recorders(problem: Problem, path: str | Path | None) -> Iterator[dict[s
         }
 
 
-@contextmanager
-def open_recorder(problem: Problem, path: str | Path | None) -> Iterator[Recorder | None]:
-    """Open the ledger for the runs of a problem; None without a path."""
-    if path is None:
-        yield None
-        return
-    with Ledger(path) as ledger:
-        yield ledger.open_recorder(problem.forward, retries=problem.inference.retries)
-
-
 def _check(problem: Problem, seed: int) -> None:
     """Check a problem that was built in Python for mistakes that a configuration cannot have."""
     samples = problem.inference.samples

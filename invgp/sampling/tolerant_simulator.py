@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,11 +32,26 @@ class TolerantSimulator:
 
     @staticmethod
     def of(
-        problem: Problem, directory: Path, pool: Pool, monitor: Monitor, recorder: Recorder | None = None
+        problem: Problem,
+        directory: Path,
+        pool: Pool,
+        monitor: Monitor,
+        recorders: Mapping[str, Recorder] | None = None,
     ) -> TolerantSimulator:
-        """Build from a problem, with runs in a directory."""
+        """Build from a problem, with runs in a directory and in the ledgers of its simulators, by source."""
+        first, *others = [part.name for part in problem.parts if not part.direct]
+        known = recorders or {}
         tolerant = replace(problem, inference=problem.inference.model_copy(update={"max_failed_share": 1.0}))
-        return TolerantSimulator(Simulator(tolerant, directory, pool, monitor, recorder=recorder))
+        return TolerantSimulator(
+            Simulator(
+                tolerant,
+                directory,
+                pool,
+                monitor,
+                recorder=known.get(first),
+                source_recorders={name: known[name] for name in others if name in known},
+            )
+        )
 
     def run_sites(self, f: Floats, sites: NDArray[np.intp]) -> Batch:
         """Run a site model at latents f (S, B, Q) of sites (B,)."""

@@ -12,7 +12,7 @@ import xarray as xr
 from invgp.errors import ArgumentError, RunsFailedError
 from invgp.execution.pools import open_pool
 from invgp.execution.run_directories import make_run_directory
-from invgp.inference.invert import open_recorder
+from invgp.inference.invert import open_recorders
 from invgp.ledger import Ledger
 from invgp.output_paths import remove_if_empty
 from invgp.problem import Problem
@@ -64,9 +64,9 @@ def run_comparison(
         with (
             open_pool(problem.inference, workers=workers, scheduler=scheduler) as pool,
             _open_directory(run_directory) as directory,
-            open_recorder(problem, ledger) as recorder,
+            open_recorders(problem, ledger) as recorders,
         ):
-            run = TolerantSimulator.of(problem, directory, pool, monitor, recorder)
+            run = TolerantSimulator.of(problem, directory, pool, monitor, recorders)
             try:
                 found = reference(
                     problem,

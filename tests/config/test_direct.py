@@ -150,6 +150,12 @@ def test_that_a_mistake_is_one_sentence(
     assert len(error.value.sentences) == 1
 
 
+def test_that_an_interval_that_is_too_long_is_refused(write_survey: WriteSurvey) -> None:
+    text = INLINE.replace("easting = 500010", "easting = { start = 490000, stop = 500100 }")
+    with pytest.raises(ConfigError, match="easting: must be an interval of at most 10 length-scales of 'depth', was"):
+        load(written(write_survey, text))
+
+
 def test_that_an_average_of_white_noise_is_refused(write_survey: WriteSurvey) -> None:
     text = INLINE.replace("easting = 500010", AVERAGED)
     config = written(write_survey, text)

@@ -8,6 +8,10 @@ import pytest
 import invgp
 from helpers.joint_problems import LOG, NOISE, SITES, WELLS, ClosedForm, combined, deviations, latents, observations
 from invgp.errors import ConfigError
+from invgp.execution.monitor import SilentMonitor
+from invgp.execution.pools import Loop
+from invgp.inference.invert import open_recorders
+from invgp.sampling.tolerant_simulator import TolerantSimulator
 
 WEST = np.arange(20) < 9
 OTHER = np.asarray([130.0, 555.0, 1111.0, 1777.0])  # sites of a second method, which measures the velocity alone
@@ -203,3 +207,15 @@ def test_that_runs_that_do_not_cover_the_posterior_are_reported(tmp_path):
 def test_that_no_new_runs_need_a_ledger():
     with pytest.raises(ConfigError, match="ledger: must be given with new_runs = False"):
         invgp.invert(joint(), new_runs=False)
+
+
+def test_that_chains_keep_the_runs_of_all_simulators_in_the_ledger(tmp_path):
+    problem = joint()
+    with open_recorders(problem, tmp_path / "runs.db") as recorders:
+        run = TolerantSimulator.of(problem, tmp_path, Loop(), SilentMonitor(), recorders)
+        latents = np.zeros((1, problem.survey.size, 2))
+        latents[..., 0], latents[..., 1] = 100.0 + np.arange(24), 50.0 + np.arange(24)
+        for _ in range(2):
+            run.run_sites(latents, np.arange(24))
+        assert run.simulator.source_runs == {"survey": 40, "sonic": 8}
+        assert run.simulator.reused == 24
