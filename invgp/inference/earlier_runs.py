@@ -8,6 +8,7 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from invgp.adapters.protocol import former_digest
@@ -18,6 +19,7 @@ from invgp.problem import Floats, Part, Problem
 
 MOST, MOST_FIELDS = 20_000, 1_000  # most earlier runs that are used, of site and of field models; the latest
 BEFORE = -1  # stage of earlier runs
+FARTHEST = 100.0  # prior standard deviations from the prior mean, beyond which a run says nothing about the posterior
 # Fields that do not change the posterior.
 IGNORED_FIELDS = frozenset(
     {"first_source", "workers", "backend", "scheduler", "worker_timeout", "output", "config_text", "title"}
@@ -65,7 +67,7 @@ def _earlier_runs(problem: Problem, recorder: Recorder | None, mark: str | None,
         return none
     latents, columns = problem.from_simulator_inputs(inputs)
     sites = _match_sites(problem, columns, len(inputs))
-    kept = (sites >= 0) & np.isfinite(latents).all(axis=1)
+    kept = (sites >= 0) & _is_plausible(problem, latents).all(axis=1)
     if not kept.any():
         return none
     count = int(kept.sum())
@@ -109,10 +111,24 @@ def _earlier_fields(
         return none
     latents, columns = problem.field_from_simulator_inputs(inputs)
     known = {c.name: c.values for c in (*problem.survey.coordinates, *problem.survey.covariates)}
-    kept = np.isfinite(latents).all(axis=(1, 2))
+    kept = _is_plausible(problem, latents).all(axis=(1, 2))
     for name, values in columns.items():
         kept &= np.isclose(values, known[name], rtol=1e-9, atol=0.0).all(axis=1)
     return latents[kept], problem.field_from_simulator(outputs[kept])
+
+
+def _is_plausible(problem: Problem, latents: Floats) -> NDArray[np.bool_]:
+    """Return whether latents (..., Q) are finite and not extremely far from the prior mean.
+
+    An inversion with a wrong prior or noise may have made such runs. A regression on them cannot be computed.
+    """
+    mean, std = problem.prior_moments()
+    points = problem.survey.locations if problem.grid is None else problem.grid.X
+    scale = np.ones_like(std)
+    for latent in problem.latents:
+        kernel = problem.survey.kernel_at_sites(latent.kernel) if problem.grid is None else latent.kernel
+        scale[problem.latent_slices[latent.name]] = max(1.0, float(np.sqrt(np.max(kernel.diagonal(points)))))
+    return np.isfinite(latents) & (np.abs(latents - mean) <= FARTHEST * scale * std)
 
 
 def _processes_of(problem: Problem, part: Part) -> list[int]:
