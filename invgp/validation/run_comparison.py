@@ -95,9 +95,12 @@ def run_comparison(
 
 def _describe_lack(runs: int, spent: RunsSpent, ledger: Path | None) -> str:
     kept = "" if ledger is None else f"; the runs are kept in {str(ledger)!r}, and a larger number continues from there"
+    reached = (
+        f"{spent.power:.2g}, and must become 1" if spent.power < 1.0 else "1, but too few runs were left for draws"
+    )
     return (
         f"runs: must be larger than {runs:,} here: the chains, which start at the prior, did not reach the posterior "
-        f"(the power of the likelihood was {spent.power:.2g}, and must become 1); fewer chains need fewer runs{kept}"
+        f"(the power of the likelihood was {reached}); fewer chains need fewer runs{kept}"
     )
 
 
