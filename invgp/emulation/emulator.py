@@ -16,6 +16,7 @@ from invgp.emulation.emulator_inputs import Inputs
 from invgp.emulation.error_estimate import weighted_mean, weights_of_runs
 from invgp.emulation.neighbours import Neighbours
 from invgp.emulation.polynomial import PullBack
+from invgp.emulation.residual_process import PolynomialAndProcess
 from invgp.emulation.training_runs import Integers, Runs
 from invgp.problem import Floats
 
@@ -118,6 +119,18 @@ class Emulator:
             answers = self.surface(*self._rows(latents[:, part], sites[part]))
             np.multiply(answers.reshape(samples, -1, len(self.unit)), self.unit, out=outputs[:, part])
         return outputs
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether the regression has a standard deviation of its own, as a Gaussian process has."""
+        return isinstance(self.surface, PolynomialAndProcess)
+
+    def spread(self, latents: Floats, sites: Integers) -> Floats:
+        """Compute the standard deviation (S, B, P) of the regression at latents (S, B, Q); 0 if it has none."""
+        if not isinstance(self.surface, PolynomialAndProcess):
+            return np.zeros((*latents.shape[:2], len(self.unit)))
+        x, _ = self._rows(latents, sites)
+        return self.surface.spread(x).reshape(*latents.shape[:2], -1) * self.unit
 
     def linearise(self, latents: Array, sites: Integers) -> tuple[Array, PullBack]:
         """Predict the outputs, and return the function that multiplies cotangents by the derivatives.

@@ -41,6 +41,10 @@ class PolynomialAndProcess:
         Standardised inputs of the runs.
     weights : array, shape (R, len(outputs))
         Weights of the kernel between an input and the runs.
+    inverse : array, shape (R, R)
+        Inverse of the lower Cholesky factor of the covariance of the runs.
+    amplitude : array, shape (len(outputs),)
+        Factor on the standard deviation of the kernel for each of the outputs.
     """
 
     polynomial: Polynomial
@@ -48,6 +52,8 @@ class PolynomialAndProcess:
     kernel: Any
     x: Floats
     weights: Floats
+    inverse: Floats
+    amplitude: Floats
 
     @property
     def name(self) -> str:
@@ -104,6 +110,17 @@ class PolynomialAndProcess:
 
         return y, pull_back
 
+    def spread(self, x: Floats) -> Floats:
+        """Compute the standard deviation (B, P) of the process at inputs (B, I); 0 for outputs without a process."""
+        variance = np.empty(len(x))
+        for i in range(0, len(x), ROWS_AT_ONCE):
+            z = self.polynomial.standardise(x[i : i + ROWS_AT_ONCE])
+            explained = np.sum((self.inverse @ self.kernel(self.x, z)) ** 2, axis=0)
+            variance[i : i + ROWS_AT_ONCE] = np.maximum(self.kernel.diag(z) - explained, 0.0)
+        spread = np.zeros((len(x), self.polynomial.coefficients.shape[1]))
+        spread[:, self.outputs] = np.sqrt(variance)[:, None] * self.amplitude
+        return spread
+
     def is_outside(self, x: Floats, sites: Integers) -> NDArray[np.bool_]:
         """Return a mask (B,) of the inputs that lie outside the region of the runs."""
         return self.polynomial.is_outside(x, sites)
@@ -146,6 +163,7 @@ def add_process(
     z = polynomial.standardise(x)
     some = rng.permutation(len(x))[:MOST_LEARNING_RUNS]
     kernel, noise = _learn(z[some], errors[np.ix_(some, outputs)], smoothness)
+    amplitude = np.sqrt(np.mean(errors[np.ix_(some, outputs)] ** 2, axis=0))
     factor = np.linalg.cholesky(kernel(z) + noise * np.eye(len(z)))
     features = polynomial.basis(z).T
     whitened = solve_triangular(factor, np.concatenate([features, y[:, outputs]], axis=1), lower=True)
@@ -161,7 +179,10 @@ def add_process(
     precision[np.diag_indices_from(precision)] *= 1.0 + 1e-12  # if no fit is possible without a fold, its error is huge
     for runs in group_positions(folds):
         errors[np.ix_(runs, outputs)] = np.linalg.solve(precision[np.ix_(runs, runs)], weights[runs])
-    return PolynomialAndProcess(replace(polynomial, coefficients=coefficients), outputs, kernel, z, weights), errors
+    surface = PolynomialAndProcess(
+        replace(polynomial, coefficients=coefficients), outputs, kernel, z, weights, inverse, amplitude
+    )
+    return surface, errors
 
 
 def _learn(x: Floats, y: Floats, smoothness: float) -> tuple[Any, float]:

@@ -43,6 +43,7 @@ from invgp.inference.search_state import SampledTarget, SearchResult, SearchStat
 from invgp.inference.site_evaluation import run_errors
 from invgp.inference.site_model import SiteModel, uses_emulator
 from invgp.inference.tempered_draws import draw_by_tempering
+from invgp.inference.unexplored import fits_data, unexplored_values
 from invgp.latent_model.learned_problem import with_learned_hyperparameters
 from invgp.latent_model.learnt_parameters import LearntParameters
 from invgp.latent_model.prior import prior_of
@@ -224,6 +225,8 @@ class SampledSearch:
             if self._is_good(problem, near, beyond):
                 state, holds = self._verify_extremes(model, runner, state, stage + count)
                 if holds:
+                    state, holds = self._explore(model, runner, state, stage + count)
+                if holds:
                     state = runner.keep(self._draw_result(model, runner, state, target))
                     state, holds = self._verify_extremes(model, runner, state, stage + count)
                 if holds:
@@ -296,6 +299,26 @@ class SampledSearch:
         state, errors = _verify(model, runner, state, latents[:, few], sites[few], "extreme-draws", stage)
         known = errors[np.isfinite(errors)]
         return state, bool(np.all(known <= self.rounds.bad * model.problem.inference.emulator_error))
+
+    def _explore(self, model: SiteModel, runner: Runner, state: SearchState, stage: int) -> tuple[SearchState, bool]:
+        """Run the simulator where the emulator may miss a part of the posterior; return whether it did not.
+
+        No runs are made beyond the budget of the emulator.
+        """
+        if state.emulator is None:
+            return state, True
+        problem = with_learned_hyperparameters(model.with_emulator_error(state.emulator), state.posterior)
+        latents, sites = unexplored_values(problem, state.emulator, state.posterior, self.design)
+        few = np.sort(self.design.permutation(len(sites))[: runs_in_a_step(model.problem)])
+        if not few.size or not _affords(model.problem, runner, len(few)):
+            return state, True
+        sites = sites[few]
+        batch = runner.evaluate(latents[:, few], "unexplored-values", sites)
+        runs = state.runs.append(latents[:, few], batch.outputs, batch.valid, sites, stage)
+        noise = np.where(np.isfinite(problem.survey.Y), problem.noise_std, np.inf)[sites]
+        residuals = (problem.survey.Y[sites] - np.nan_to_num(batch.outputs, nan=np.inf)) / noise
+        missed = fits_data(residuals, noise) & batch.valid
+        return replace(state, runs=runs), not missed.any()
 
     def _refit(self, model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
         """Fit the emulator to all runs, and find the Gaussian approximation on it."""

@@ -180,6 +180,11 @@ def detection_limit(a):
     return np.maximum(np.exp(a), 0.5)
 
 
+def two_limits(a):
+    """An instrument with a lower and an upper limit."""
+    return np.clip(np.exp(1.2 * a), 0.3, 4.0)
+
+
 def product(a, b):
     return a * b
 
@@ -303,6 +308,7 @@ CASES: dict[str, Case] = {
         Case("decay", {"amount": Unknown(10.0, 2.0), "rate": Unknown(0.5, 0.1)}, decay, (0.2,) * 4, 0.2),
         Case("detection-limit", {"a": A}, detection_limit, (0.05,), SEPARATE),
         Case("detection-limit-line", {"a": A}, detection_limit, (0.05,), 0.1),
+        Case("two-limits", {"a": A}, two_limits, (0.08,), SEPARATE, 12),
         *_products(),
         Case("square", {"a": Unknown(0.3, 1.0)}, square, (0.1,), SEPARATE),
         Case("square-line", {"a": Unknown(0.3, 1.0)}, square, (0.1,), 0.1, mirrors=(reflection(0.0),)),

@@ -1,6 +1,7 @@
 """Posteriors of many shapes against exact ones: ridges, several modes, kinks, steps, surface waves.
 
 python tests/benchmarks/shapes.py [--only product] [--seeds 1 2 3] [--posterior "coupled gaussian"]
+python tests/benchmarks/shapes.py --markdown tests/benchmarks/shapes.json
 
 Each row is one survey of one problem (`shape_problems.py`). Two references that are independent of invgp
 (`shape_references.py`) are computed once and kept in the folder `--cache`. The field problems (`shape_fields.py`) are
@@ -176,6 +177,22 @@ def measure(survey: Survey, cache: Path, inference: dict[str, Any]) -> Row:
     )
 
 
+def markdown(recorded: Path) -> str:
+    """Return the rows of a file that `--record` wrote as a table in Markdown, without the seconds."""
+    lines = [
+        "| problem | seed | error | worst | spread (5 to 95%) | mass, % | runs | verdict |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in json.loads(recorded.read_text(encoding="utf-8")):
+        spread = f"{row['spread']:.2f} ({row['spread_5']:.2f} to {row['spread_95']:.2f})"
+        disagree = "; the references differ" if row["reference"].startswith("DISAGREE") else ""
+        lines.append(
+            f"| {row['problem']} | {row['seed']} | {row['error']:.2f} | {row['worst']:.2f} | {spread} "
+            f"| {100 * row['mass']:.1f} | {row['runs']} | {row['verdict']}{disagree} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
 def _doubts(line: str) -> bool:
     """Whether a diagnostic puts the numbers in doubt; a list of the modes or the suggestion of a link does not."""
     return (
@@ -204,6 +221,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--field-runs", nargs="+", type=int, default=[100, 200, 500], help="(default: 100 200 500)")
     options.add_argument("--cache", type=Path, default=default_cache(), help="references (default: %(default)s)")
     options.add_argument("--record", type=Path, help="write the rows to this JSON file")
+    options.add_argument("--markdown", type=Path, metavar="FILE", help="print the rows of such a file as a table")
     options.add_argument("--small", action="store_true", help=f"one survey each of {', '.join(SMALL)}")
     options.add_argument("--references", action="store_true", help="compute and compare the references only")
     options.add_argument("--warnings", action="store_true", help="print the diagnostics of each file")
@@ -228,6 +246,9 @@ def trials(chosen: argparse.Namespace) -> Iterator[tuple[str, Survey | FieldSurv
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Measure, print one row per survey, and count the verdicts."""
     chosen = parser().parse_args(arguments)
+    if chosen.markdown:
+        print(markdown(chosen.markdown), end="")
+        return []
     inference: dict[str, Any] = {"posterior": chosen.posterior} if chosen.posterior else {}
     rows = []
     print(HEADER, flush=True)

@@ -199,3 +199,18 @@ def test_that_weights_change_the_draws_as_the_density_does(rng):
     draws = rng.standard_normal((20_000, 2, 1))
     log_weights = np.stack([-1.5 * draws[:, 0, 0] ** 2, np.zeros(len(draws))], axis=1)  # standard deviation 1 / 2
     np.testing.assert_allclose(change_by_weights(draws, log_weights), [np.log(2.0), 0.0], atol=0.03)
+
+
+@pytest.mark.slow
+def test_that_a_part_of_the_posterior_is_found_where_the_emulator_has_no_runs():
+    """An instrument that saturates: the posterior of data at the limit reaches into the tail of the prior."""
+
+    def saturated(a):
+        return np.clip(np.exp(1.2 * a), 0.3, 4.0)
+
+    noise, y = 0.08, np.asarray([3.95, 0.5, 2.0, 4.02, 1.0, 0.8, 3.9, 1.5, 0.45, 1.2])
+    posterior = invgp.invert(problem(saturated, {"a": (0.0, 1.0)}, y, noise, seed=2))
+    for site in np.flatnonzero(y > 3.85):
+        (mean,), (std,) = exact_moments(lambda a, y=y[site]: -0.5 * ((y - saturated(a)) / noise) ** 2, [(0.0, 1.0)])
+        assert posterior["a"].values[site] == pytest.approx(mean, abs=0.2 * std)
+        assert posterior["a_std"].values[site] == pytest.approx(std, rel=0.2)
