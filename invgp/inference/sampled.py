@@ -225,7 +225,7 @@ class SampledSearch:
             if self._is_good(problem, near, beyond):
                 state, holds = self._verify_extremes(model, runner, state, stage + count)
                 if holds:
-                    state, holds = self._explore(model, runner, state, stage + count)
+                    state, holds = self._explore(model, runner, state)
                 if holds:
                     state = runner.keep(self._draw_result(model, runner, state, target))
                     state, holds = self._verify_extremes(model, runner, state, stage + count)
@@ -300,7 +300,7 @@ class SampledSearch:
         known = errors[np.isfinite(errors)]
         return state, bool(np.all(known <= self.rounds.bad * model.problem.inference.emulator_error))
 
-    def _explore(self, model: SiteModel, runner: Runner, state: SearchState, stage: int) -> tuple[SearchState, bool]:
+    def _explore(self, model: SiteModel, runner: Runner, state: SearchState) -> tuple[SearchState, bool]:
         """Run the simulator where the emulator may miss a part of the posterior; return whether it did not.
 
         No runs are made beyond the budget of the emulator.
@@ -314,7 +314,8 @@ class SampledSearch:
             return state, True
         sites = sites[few]
         batch = runner.evaluate(latents[:, few], "unexplored-values", sites)
-        runs = state.runs.append(latents[:, few], batch.outputs, batch.valid, sites, stage)
+        # As old runs: the error of the emulator is that at draws, not where it was expected to be wrong.
+        runs = state.runs.append(latents[:, few], batch.outputs, batch.valid, sites, int(state.runs.stage.min()))
         noise = np.where(np.isfinite(problem.survey.Y), problem.noise_std, np.inf)[sites]
         residuals = (problem.survey.Y[sites] - np.nan_to_num(batch.outputs, nan=np.inf)) / noise
         missed = fits_data(residuals, noise) & batch.valid
