@@ -44,9 +44,9 @@ FULL = {
     "npz": 150,
     "umbridge": 300,
 }
-SMALL = {"config": 8, "posterior": 4, "template": 8, "pest": 12, "ledger": 8, "npy": 8, "npz": 6, "umbridge": 20}
+SMALL = {"config": 8, "posterior": 2, "template": 8, "pest": 12, "ledger": 3, "npy": 8, "npz": 6, "umbridge": 20}
 
-POSTERIORS = ("emulated", "sampled", "field", "sampled field")
+POSTERIORS = ("sampled", "field", "emulated", "sampled field")
 READERS = (
     ("predict", "damaged.nc", "--grid", "5", "-o", "map.nc"),
     ("export", "damaged.nc", "--format", "csv", "-o", "out.csv"),
