@@ -10,7 +10,8 @@ import pytest
 
 from helpers.linear_field import LinearProblem
 from invgp.core.backend import Backend, to_numpy
-from invgp.core.field.field_gaussian import mirrored_normals
+from invgp.core.field.elliptical_slices import run_slice_chains
+from invgp.core.field.field_gaussian import Gaussian, mirrored_normals
 from invgp.core.field.field_inference import FieldInference, FieldState
 from invgp.core.field.field_sampling import FieldSamplingOptions, RegressionTarget, label_modes, sample_posterior
 from invgp.core.field.local_regression import Block, fit_blocks
@@ -173,3 +174,12 @@ def test_that_another_prior_gives_its_own_posterior() -> None:
     std = np.sqrt(np.diagonal(covariance))
     np.testing.assert_allclose(drawn.w.reshape(-1, problem.size).std(axis=0), std, rtol=0.08)
     assert to_numpy(q.factor).shape == covariance.shape
+
+
+def test_that_slices_end_where_the_density_cannot_be_resolved():
+    """Rounding hides the threshold, or the density is not a number: the chains stay where they are."""
+    rng = np.random.default_rng(0)
+    near = Gaussian(np.zeros(2), np.eye(2), np.eye(2))
+    for density in (lambda w: np.full(len(w), np.nan), lambda w: -1e30 * np.sum(w**2, axis=1)):
+        found = run_slice_chains(density, near, rng, 4, 3)
+        assert np.isfinite(found).all()

@@ -23,6 +23,8 @@ from invgp.core.field.field_gaussian import Gaussian, LowRankGaussian
 WIDENING_COST = 1.0
 BURN_IN_SHARE = 0.25  # fraction of the steps that is discarded
 STEPS_PER_SAMPLE = 4.0  # steps of a chain that count as one independent sample
+# Each reduction about halves the interval of angles. After so many, only the rounding of the density is left.
+MOST_REDUCTIONS = 500
 
 
 class Density(NamedTuple):
@@ -191,7 +193,7 @@ def _move_chains(
     low, high = angle - 2.0 * np.pi, angle.copy()
     new_level, kept = level.copy(), angle.copy()
     active = np.arange(len(z))
-    while active.size:
+    for _ in range(MOST_REDUCTIONS):
         cosine, sine = np.cos(angle[active]), np.sin(angle[active])
         rotated = cosine[:, None] * z[active] + sine[:, None] * other[active]
         rows = backend.namespace.asarray(active.astype(np.int32), device=backend.device)
@@ -199,9 +201,12 @@ def _move_chains(
         above = found > threshold[active]
         new_level[active[above]], kept[active[above]] = found[above], angle[active[above]]
         active = active[~above]
+        if not active.size:
+            break
         back = angle[active] < 0.0
         low[active[back]], high[active[~back]] = angle[active[back]], angle[active[~back]]
         angle[active] = low[active] + rng.random(active.size) * (high[active] - low[active])
+    kept[active] = 0.0  # these chains stay where they are
     cosine, sine = np.cos(kept), np.sin(kept)
     everyone = backend.namespace.asarray(np.arange(len(z), dtype=np.int32), device=backend.device)
     here = here.rotate(there, everyone, backend.asarray(cosine), backend.asarray(sine))
