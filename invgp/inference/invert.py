@@ -224,9 +224,16 @@ def search_within_budget(search: Callable[[Any, Runner, Any], Any], model: Any, 
     ------
     ConfigError
         The budget is too small for a first posterior.
+    RunsFailedError
+        The outputs are so large or so different that no posterior can be computed.
     """
     try:
         return search(model, runner, state)
+    except np.linalg.LinAlgError as error:
+        raise RunsFailedError(
+            f"no posterior can be computed from the outputs of the runs ({error}): check the units and the output "
+            "files of the simulator"
+        ) from error
     except BudgetSpent as spent:
         if not runner.trace:
             needed, budget = runner.simulator.runs + spent.runs, runner.simulator.budget

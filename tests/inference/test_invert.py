@@ -11,7 +11,7 @@ from helpers.problems import apparent_resistivity, map_problem, multiplied
 from invgp.adapters import CallableModel, Quantity
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.execution.monitor import SilentMonitor
-from invgp.inference.invert import InterruptedInversion
+from invgp.inference.invert import InterruptedInversion, search_within_budget
 
 
 def data_of(posterior: xr.Dataset) -> xr.Dataset:
@@ -234,3 +234,13 @@ def test_that_a_step_into_a_region_where_the_simulator_fails_is_taken_back():
     assert posterior.attrs["invgp_converged"] == "yes"
     shift = (whole["resistivity"] - posterior["resistivity"]) / whole["resistivity_std"]
     assert float(np.abs(shift).max()) < 0.3
+
+
+def test_that_outputs_from_which_no_posterior_can_be_computed_are_reported():
+    """A field simulator whose outputs grow without limit: the covariance of the posterior cannot be factorised."""
+
+    def search(model, runner, state):
+        raise np.linalg.LinAlgError("a matrix of 8 x 8 is not positive definite")
+
+    with pytest.raises(RunsFailedError, match=r"no posterior can be computed from the outputs of the runs .*8 x 8"):
+        search_within_budget(search, None, None, None)
