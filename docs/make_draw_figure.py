@@ -8,8 +8,8 @@ import numpy as np
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import Matern32
 from invgp.maps.grids import MapGrid
-from invgp.maps.posterior_field import SharedKernel
 from invgp.maps.prior_draws import DenseDraw, Embedding, GridDraw, WaveDraw
+from invgp.maps.process_prior import SharedKernel
 
 POINTS, DRAWS, LENGTH_SCALE = 60, 3, 0.3
 

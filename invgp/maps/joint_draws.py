@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.maps.grids import MapGrid
-from invgp.maps.posterior_field import LocatedPosterior, PosteriorField, ProcessPrior, Projections, SharedKernel
+from invgp.maps.posterior_field import LocatedPosterior, PosteriorField
 from invgp.maps.prior_draws import (
     DENSE_POINTS,
     GRID_BYTES,
@@ -27,6 +27,7 @@ from invgp.maps.prior_draws import (
     is_regular,
 )
 from invgp.maps.prior_functions import WAVES
+from invgp.maps.process_prior import ProcessPrior, Projections, SharedKernel
 from invgp.problem import Floats
 
 Method = Literal["exact", "circulant embedding", "sums of waves"]

@@ -15,7 +15,8 @@ from invgp.errors import ArgumentError
 from invgp.expressions import DerivedExpression, ExpressionLatent, Values
 from invgp.formatting import suggest
 from invgp.links import LINKS, normal_draws
-from invgp.maps.posterior_field import LatentField, LocatedPosterior, draw_mixture
+from invgp.maps.posterior_field import LocatedPosterior, draw_mixture
+from invgp.maps.process_prior import LatentField
 from invgp.problem import Floats
 from invgp.units import conversion, is_unit
 

@@ -9,6 +9,7 @@ from invgp.errors import ArgumentError
 from invgp.maps.map_quantities import LatentQuantity, PointSummary
 from invgp.maps.nodes import as_points
 from invgp.maps.posterior_field import PosteriorField
+from invgp.maps.read_posterior_field import read_posterior_field
 from invgp.posterior.modes import draws_of_mode, mode_probabilities
 from invgp.problem import Floats
 
@@ -45,7 +46,7 @@ def select_mode(posterior: xr.Dataset, mode: int) -> xr.Dataset:
     if "invgp_map" in posterior.attrs:
         raise ArgumentError(f"mode: must be given to `invgp predict`, since the dataset is a map, was {mode}")
     points = as_points(posterior)
-    field = PosteriorField.from_dataset(points, mode)
+    field = read_posterior_field(points, mode)
     found = posterior.isel(realization=draws_of_mode(posterior, "mode", mode))
     found = found.isel(draw=draws_of_mode(posterior, "draw_mode", mode))
     levels = np.asarray(posterior["quantile"].values, dtype=np.float64)

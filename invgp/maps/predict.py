@@ -20,6 +20,7 @@ from invgp.maps.map_plan import MapPlan
 from invgp.maps.map_quantities import DerivedQuantity, LatentQuantity, MapQuantity, expression_latents, parse_threshold
 from invgp.maps.nodes import as_points, survey_positions
 from invgp.maps.posterior_field import PosteriorField
+from invgp.maps.read_posterior_field import read_posterior_field
 from invgp.problem import Floats
 
 MEMORY = 2**29  # bytes of temporary arrays
@@ -57,7 +58,7 @@ def plan_map(
         An argument is invalid, or the posterior lacks the variables for prediction.
     """
     posterior = as_points(posterior)
-    posterior_field = PosteriorField.from_dataset(posterior, mode)
+    posterior_field = read_posterior_field(posterior, mode)
     levels = np.asarray(posterior["quantile"].values if quantiles is None else quantiles, dtype=np.float64)
     if levels.size and not np.all((levels > 0.0) & (levels < 1.0)):
         raise ArgumentError(f"quantiles: must be between 0 and 1, were {', '.join(f'{level:g}' for level in levels)}")

@@ -24,8 +24,8 @@ from scipy.spatial import cKDTree
 
 from invgp.core.kernels import Averaged, Kernel, averages_of
 from invgp.maps.grids import MapGrid
-from invgp.maps.posterior_field import SharedKernel
 from invgp.maps.prior_functions import PriorFunction, draw_functions, is_stationary
+from invgp.maps.process_prior import SharedKernel
 from invgp.problem import Floats
 
 Indices = NDArray[np.intp]

@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from invgp.maps.posterior_field import PosteriorField
+from invgp.maps.read_posterior_field import read_posterior_field
 
 DRAWS, STORED = 400, 40
 SHARES = (0.75, 0.25)
@@ -15,7 +15,7 @@ def add_modes(posterior: xr.Dataset) -> xr.Dataset:
     The second mode has a third of the probability of the first. It is the first one, with all processes four prior
     standard deviations higher.
     """
-    field = PosteriorField.from_dataset(posterior)
+    field = read_posterior_field(posterior)
     [group] = field.draw_inducing(np.random.default_rng(3), DRAWS)
     mode = np.where(np.arange(DRAWS) % 4 < 3, 1, 2).astype(np.int32)
     whitened = group.whitened.copy()

@@ -12,8 +12,9 @@ from invgp.core.kernels import STATIONARY, Matern32
 from invgp.maps import joint_draws, prior_draws, prior_functions
 from invgp.maps.grids import MapGrid
 from invgp.maps.joint_draws import DrawMethods, JointDraws
-from invgp.maps.posterior_field import PosteriorField, SharedKernel
 from invgp.maps.predict import plan_map, predict
+from invgp.maps.process_prior import SharedKernel
+from invgp.maps.read_posterior_field import read_posterior_field
 
 METHODS = ("exact", "circulant embedding", "sums of waves")
 POINTS = 12
@@ -79,7 +80,7 @@ def test_that_draws_do_not_change_with_the_size_of_the_blocks(layered, method):
 
 def test_that_draws_at_the_sites_are_those_of_the_inducing_variables(linear, method):
     # At the sites of a dense posterior no variance is left: a draw there is given by the inducing variables.
-    field = PosteriorField.from_dataset(linear)
+    field = read_posterior_field(linear)
     X = np.stack([linear["easting"], linear["northing"]], axis=-1)
     axes = np.linspace(0.0, 100.0, POINTS)
     on_grid = MapGrid(("easting", "northing"), (axes, axes), None, ("northing", "easting"))

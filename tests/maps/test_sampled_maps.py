@@ -10,8 +10,8 @@ from helpers.exact_posterior import joint_posterior
 from helpers.problems import linear_problem
 from invgp.errors import ConfigError
 from invgp.maps.modes import select_mode
-from invgp.maps.posterior_field import PosteriorField
 from invgp.maps.predict import predict
+from invgp.maps.read_posterior_field import read_posterior_field
 
 SITES, DATA, NOISE, SCALE = np.asarray([0.0, 4.0]), np.asarray([1.0, 1.44]), 0.2, 3.0
 MEAN = 0.3
@@ -194,7 +194,7 @@ def test_that_draws_of_a_gaussian_give_the_summaries_of_the_gaussian(rng):
     """A sampled posterior whose draws come from the Gaussian approximation itself, for each link."""
     for link in ("identity", "log"):
         gaussian = invgp.invert(linear_problem(link=link))
-        field = PosteriorField.from_dataset(gaussian)
+        field = read_posterior_field(gaussian)
         [group] = field.draw_inducing(rng, 4000)
         sampled = gaussian.assign(
             whitened_sample=(("draw", "process", "site"), group.whitened.astype(np.float32)),
@@ -213,7 +213,7 @@ def test_that_draws_of_a_gaussian_give_the_summaries_of_the_gaussian(rng):
 
 def test_that_groups_of_draws_with_the_same_prior_are_one_mixture(rng):
     gaussian = invgp.invert(linear_problem())
-    whole = PosteriorField.from_dataset(
+    whole = read_posterior_field(
         gaussian.assign(whitened_sample=(("draw", "process", "site"), rng.standard_normal((30, 2, 15))))
     )
     [group] = whole.groups
