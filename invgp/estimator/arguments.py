@@ -24,6 +24,7 @@ __all__ = [
     "check_likelihood",
     "check_outputs",
     "check_positive",
+    "check_weights",
 ]
 
 Floats = NDArray[np.float64]
@@ -129,3 +130,12 @@ def check_positive(name: str, array: Floats) -> Floats:
     if not np.all(array > 0):
         raise ValueError(f"{name} must be positive, was {array.min():g}")
     return array
+
+
+def check_weights(sample_weight: Any, count: int) -> Floats:
+    """Return the weights (count,) of sites, which must not be negative nor all zero."""
+    must = f"a number of at least 0 for each of {count} sites"
+    weights = broadcast_floats("sample_weight", sample_weight, (count,), must)
+    if np.any(weights < 0) or not np.any(weights > 0):
+        raise ValueError(f"sample_weight must be {must}, and not every weight zero, had a minimum of {weights.min():g}")
+    return weights

@@ -25,11 +25,14 @@ from invgp.core.backend import Backend, to_numpy
 from invgp.core.kernels import Kernel
 from invgp.core.parameters import BLOCKS, Parameters
 from invgp.core.training import Progress
+from invgp.estimator.arguments import Floats
+from invgp.estimator.settings import ModelSettings
 
 MAX_LISTED = 6  # numbers: longer arrays are described by their shape and a hash
 FUNCTION = "the function "
 CODE = " (code)"  # end of the name under which the digest of a function is listed
 KEYS: Keys = {"settings": dict, "round": int, "status": str, "optimiser": (dict, type(None))}
+FIT_LENGTHS = ("rounds", "epochs", "settle")  # settings of a method that may change when a fit continues
 
 
 class FitState(NamedTuple):
@@ -127,6 +130,39 @@ class Checkpoint:
                     f"{name} must be {must} to continue from the checkpoint {str(self.path)!r}, was {now}: "
                     "use another file to start a new fit"
                 )
+
+
+def describe_fit(settings: ModelSettings, X: Floats, Y: Floats, weights: Floats | None) -> Checkpoint | None:
+    """Describe data and settings of a fit for its checkpoint; only the device and the length of the fit may change.
+
+    Parameters
+    ----------
+    settings : ModelSettings
+        The model.
+    X : array, shape (N, D)
+        Inputs.
+    Y : array, shape (N, P)
+        Observations.
+    weights : array, shape (N,), optional
+        Weights of the sites.
+
+    Returns
+    -------
+    Checkpoint or None
+        None for a model without a checkpoint.
+    """
+    if settings.checkpoint is None:
+        return None
+    words = (
+        describe_value("X", X)
+        | describe_value("y", Y)
+        | ({} if weights is None else describe_value("sample_weight", weights))
+        | describe_value("method", settings._method, leave_out=FIT_LENGTHS)
+    )
+    for setting in fields(settings):
+        if setting.name not in ("method", "device", "checkpoint", "verbose"):
+            words |= describe_value(setting.name, getattr(settings, setting.name))
+    return Checkpoint(Path(settings.checkpoint), words)
 
 
 def _converged(about: Mapping[str, Any]) -> bool:

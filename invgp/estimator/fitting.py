@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invgp.core.backend import Backend, backend_of
-from invgp.core.bound import Bound
+from invgp.core.backend import Backend, array_namespace, backend_of, cholesky
+from invgp.core.bound import Bound, BoundState
 from invgp.core.bound_estimates import BoundEstimate, estimate_bound
 from invgp.core.estimators import default_samples
 from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import Parameters
 from invgp.core.point_sets import Points
+from invgp.core.posteriors import Diagonal, Full, Mixture, Sites
 from invgp.core.training import Blocks, MiniBatches, Progress
 from invgp.core.training.common import Report
 from invgp.core.training.restarts import Starts
@@ -127,3 +128,27 @@ def estimate_on_subset(
         data = data.rows(rows)
     density = data.log_density(parameters.likelihood, derivatives=False)
     return estimate_bound(bound.bound_state(parameters), density, samples, rng)
+
+
+def describe_posterior(bound_state: BoundState) -> str:
+    """Return the family of a posterior in words."""
+    family, K = bound_state.family, bound_state.q.weights.shape[0]
+    kind = "diagonal" if isinstance(family, Diagonal) else "full"
+    held = ", stored as N numbers per latent (Theorem 2)" if isinstance(family, Sites) else ""
+    return (f"one {kind} Gaussian" if K == 1 else f"a mixture of {K} {kind} Gaussians") + held
+
+
+def convert_to_full(bound_state: BoundState) -> BoundState:
+    """Convert a posterior of Theorem 2 to a `Full` one, so that prediction does not need the training sites."""
+    xp = array_namespace(bound_state.factor)
+    R = bound_state.q.spread
+    family = Full(bound_state.factor.shape[0], bound_state.factor.shape[-1])
+    lower = cholesky(R @ xp.matrix_transpose(R))
+    q = Mixture(bound_state.q.weights, bound_state.q.mean, lower)
+    parameters = Parameters(
+        family.pack(q),
+        bound_state.parameters.kernels,
+        bound_state.parameters.inducing,
+        bound_state.parameters.likelihood,
+    )
+    return replace(bound_state.bound, posterior=family).bound_state(parameters)

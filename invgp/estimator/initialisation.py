@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,14 +20,7 @@ from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Diagonal, Family, Full, Sites
 from invgp.core.training import Blocks
 from invgp.estimator.arguments import Floats, as_finite_floats, broadcast_floats, check_positive
-
-if TYPE_CHECKING:
-    from invgp.estimator.model import SAVIGP
-
-JITTER = {
-    "float64": 1e-6,
-    "float32": 1e-4,
-}  # added to the diagonal of K_zz in a sparse model, relative to the prior variance
+from invgp.estimator.settings import JITTER, ModelSettings
 
 
 class InitialModel(NamedTuple):
@@ -38,13 +31,13 @@ class InitialModel(NamedTuple):
 
 
 def initialise(
-    settings: SAVIGP, X: Floats, backend: Backend, choice: np.random.Generator, jitter: np.random.Generator
+    settings: ModelSettings, X: Floats, backend: Backend, choice: np.random.Generator, jitter: np.random.Generator
 ) -> InitialModel:
     """Build the bound and the initial parameters of a fit.
 
     Parameters
     ----------
-    settings : SAVIGP
+    settings : ModelSettings
         The model to fit.
     X : array, shape (N, D)
         Inputs.
@@ -117,7 +110,7 @@ def list_kernels(kernel: object, latents: int) -> tuple[str | Kernel, ...]:
     return tuple(kernels)
 
 
-def _kernels(settings: SAVIGP, X: Floats, backend: Backend) -> tuple[Kernel, ...]:
+def _kernels(settings: ModelSettings, X: Floats, backend: Backend) -> tuple[Kernel, ...]:
     Q, D = settings.likelihood.latents, X.shape[1]
     chosen = list_kernels(settings.kernel, Q)
     # Initially, typical distances between sites are about one length-scale. With much shorter length-scales (distances
@@ -141,7 +134,7 @@ def _kernels(settings: SAVIGP, X: Floats, backend: Backend) -> tuple[Kernel, ...
     )
 
 
-def _check_kernel(kernel: Kernel, X: Floats, settings: SAVIGP) -> Kernel:
+def _check_kernel(kernel: Kernel, X: Floats, settings: ModelSettings) -> Kernel:
     """Raise `ValueError` if a kernel cannot be used with inputs X (N, D)."""
     if settings.length_scale is not None:
         raise ValueError(
@@ -158,7 +151,7 @@ def _check_kernel(kernel: Kernel, X: Floats, settings: SAVIGP) -> Kernel:
     return kernel
 
 
-def _inducing_inputs(settings: SAVIGP, X: Floats, rng: np.random.Generator) -> tuple[Floats, bool]:
+def _inducing_inputs(settings: ModelSettings, X: Floats, rng: np.random.Generator) -> tuple[Floats, bool]:
     """Choose Z (Q, M, D); also return whether Z equals X in a dense model."""
     Q, D = settings.likelihood.latents, X.shape[1]
     if settings.inducing is None:
@@ -171,7 +164,7 @@ def _inducing_inputs(settings: SAVIGP, X: Floats, rng: np.random.Generator) -> t
         if Z.ndim not in (2, 3) or Z.shape[-1] != D or Z.shape[:-2] not in ((), (Q,)) or not Z.size:
             raise ValueError(f"inducing must be {must}, had shape {Z.shape}")
     Z = np.ascontiguousarray(np.broadcast_to(Z, (Q, *Z.shape[-2:])))
-    same = Z.shape[1:] == X.shape and bool(np.all(X == Z)) and isinstance(settings.method or Blocks(), Blocks)
+    same = Z.shape[1:] == X.shape and bool(np.all(X == Z)) and isinstance(settings._method, Blocks)
     return Z, same
 
 
@@ -190,31 +183,28 @@ def _place_inducing_inputs(X: Floats, count: int, placement: str, rng: np.random
     return choices.regular_grid(X, tuple(np.where(varies, side, 1).tolist()))
 
 
-def _family(settings: SAVIGP, M: int, N: int, kernels: tuple[Kernel, ...], backend: Backend) -> Family:
+def _family(settings: ModelSettings, M: int, N: int, kernels: tuple[Kernel, ...], backend: Backend) -> Family:
     Q, K = len(kernels), settings.components
     if settings.posterior == "diagonal":
         return Diagonal(Q, M, K)
     # Theorem 2: N numbers per latent instead of M (M + 1) / 2, if that is fewer. It needs all sites in each evaluation,
     # and it does not keep the distribution of u fixed while kernels are learnt without the posterior.
-    if (
-        K == 1
-        and isinstance(settings.method or Blocks(), Blocks)
-        and 2 * N < M * (M + 1)
-        and not _learns_kernels_alone(settings)
-    ):
+    if K == 1 and isinstance(settings._method, Blocks) and 2 * N < M * (M + 1) and not _learns_kernels_alone(settings):
         variances = np.asarray([[float(kernel.variance)] for kernel in kernels])
         return Sites(Q, M, N, backend.asarray(1.0 / variances))
     return Full(Q, M, K)
 
 
-def _learns_kernels_alone(settings: SAVIGP) -> bool:
-    method = settings.method or Blocks()
+def _learns_kernels_alone(settings: ModelSettings) -> bool:
+    method = settings._method
     if not isinstance(method, Blocks) or method.anew:
         return False
     return any("kernels" in group and "posterior" not in group for group in method.order)
 
 
-def _parameters(settings: SAVIGP, bound: Bound, Z: Array, rng: np.random.Generator, backend: Backend) -> Parameters:
+def _parameters(
+    settings: ModelSettings, bound: Bound, Z: Array, rng: np.random.Generator, backend: Backend
+) -> Parameters:
     family, kernels, priors = bound.posterior, bound.kernels, bound.hyperpriors
     free = join_parameters(kernels)
     Q, M, K = len(kernels), Z.shape[1], settings.components

@@ -3,81 +3,43 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import ClassifierTags, RegressorTags
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 from threadpoolctl import threadpool_limits
 
-from invgp.core import prediction
-from invgp.core.backend import Array, Backend, array_namespace, cholesky, select_backend, to_numpy
-from invgp.core.bound import Bound, BoundState
-from invgp.core.bound_estimates import estimate_bound, estimate_entropy_gain
-from invgp.core.estimators import default_samples, fewest_samples
-from invgp.core.hyperpriors import Hyperprior
-from invgp.core.kernels import Kernel
-from invgp.core.memory import BATCH_BUDGET
+from invgp.core.backend import Backend
+from invgp.core.bound import Bound
 from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import Parameters
-from invgp.core.posteriors import Diagonal, Full, Mixture, Sites
-from invgp.core.training import Blocks, MiniBatches, Progress
+from invgp.core.posteriors import Sites
+from invgp.core.training import Blocks, Progress
 from invgp.core.training.restarts import Starts, draw_starts
 from invgp.estimator import serialisation
-from invgp.estimator.arguments import (
-    Floats,
-    broadcast_floats,
-    check_choice,
-    check_inputs,
-    check_instance,
-    check_integer,
-    check_likelihood,
-    check_outputs,
-)
-from invgp.estimator.checkpoints import Checkpoint, FitState, describe_value
-from invgp.estimator.fitting import FittedParameters, fit_batches, fit_blocks
-from invgp.estimator.initialisation import JITTER, continue_from, initialise
-from invgp.estimator.labels import class_count, encode_labels, find_classes, is_classifier
-from invgp.estimator.predictive import PredictiveDistribution, check_sites
+from invgp.estimator.arguments import Floats, check_inputs, check_likelihood, check_weights
+from invgp.estimator.checkpoints import FitState, describe_fit
+from invgp.estimator.fit_status import describe_end_of_batches, describe_end_of_blocks
+from invgp.estimator.fitted_model import FittedModel
+from invgp.estimator.fitting import FittedParameters, convert_to_full, describe_posterior, fit_batches, fit_blocks
+from invgp.estimator.initialisation import continue_from, initialise
+from invgp.estimator.labels import class_count, find_classes, is_classifier
+from invgp.estimator.predictive import check_sites
 from invgp.likelihoods import Likelihood
 
-MAX_CHUNK = 4096  # largest number of inputs in one batch of predictions
 MIN_THREADED_SIZE = 500  # rows and columns: BLAS threads slow down smaller matrix products
-FIT_LENGTHS = ("rounds", "epochs", "settle")  # settings that may change when a fit continues from a checkpoint
-MAX_FALL_OF_BOUND, MAX_FALL_OF_GAIN = (
-    0.01,
-    0.1,
-)  # a larger fall, relative to the bound and to its gain, is not noise
-MAX_CLIMB = 0.01  # increase of the bound between 70% and 90% of the epochs, relative to the bound and to its gain
 MIN_WEIGHT = 1e-3  # of a component: smaller weights give a warning
-ENTROPIES = ("lower bound", "monte carlo")
-PLACEMENTS = ("subset", "clusters", "grid")
-
-
-class InducingPosterior(NamedTuple):
-    """A mixture of Gaussians over the values of the latents at the inducing inputs; the latents are independent.
-
-    Attributes
-    ----------
-    weights : array, shape (K,)
-    mean : array, shape (K, Q, M)
-    covariance : array, shape (K, Q, M, M)
-    """
-
-    weights: Floats
-    mean: Floats
-    covariance: Floats
 
 
 @dataclass(eq=False, repr=False)
-class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class SAVIGP(FittedModel, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A latent Gaussian process model fitted by scalable automated variational inference.
 
     Parameters
@@ -195,27 +157,6 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     (1,)
     """
 
-    likelihood: Likelihood
-    kernel: str | Kernel | tuple[str | Kernel, ...] = "squared exponential"
-    length_scale: ArrayLike | None = None
-    ard: bool = True
-    variance: ArrayLike = 1.0
-    hyperpriors: dict[str, Hyperprior] | None = None
-    prior_mean: ArrayLike = 0.0
-    inducing: int | ArrayLike | None = None
-    placement: str = "clusters"
-    posterior: str = "full"
-    components: int = 1
-    initial_mean: ArrayLike | None = None
-    warm_start: bool = False
-    method: Blocks | MiniBatches | None = None
-    samples: int | None = None
-    device: str = "cpu"
-    dtype: str = "float64"
-    random_state: int | np.random.RandomState | None = 0
-    verbose: bool = False
-    checkpoint: str | Path | None = None
-
     def fit(
         self,
         X: ArrayLike,
@@ -268,9 +209,9 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         if self.warm_start and hasattr(self, "_bound_state"):
             parameters = continue_from(self._bound_state, bound, parameters)
         data = Data(self.likelihood, backend.asarray(Y), None if weights is None else backend.asarray(weights))
-        checkpoint = self._checkpoint(X, Y, weights)
+        checkpoint = describe_fit(self, X, Y, weights)
         earlier = checkpoint.read(backend, self._optimiser_state(backend)) if checkpoint is not None else None
-        self.trace_: list[float] = [] if earlier is None else earlier.trace
+        self.trace_ = [] if earlier is None else earlier.trace
         after = last = None if earlier is None else earlier.progress
 
         def record(progress: Progress) -> None:
@@ -289,279 +230,6 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         self._record_bound(found)
         self._record_status(last)
         return self
-
-    def predict(
-        self, X: ArrayLike, *, return_std: bool = False, likelihood: Likelihood | None = None
-    ) -> Floats | tuple[Floats, Floats]:
-        """Predict new observations: their mean, or the most probable label for a likelihood of classes.
-
-        Parameters
-        ----------
-        X : array, shape (B, D)
-            New inputs.
-        return_std : bool
-            Whether to return the standard deviation too.
-        likelihood : Likelihood, optional
-            Likelihood of the observations at X, if it differs from that of the fit, for example because the noise or
-            offset is known for each site. It gets the learnt parameters if it has the same number of parameters.
-
-        Returns
-        -------
-        mean : array, shape (B,) for one output, otherwise (B, P)
-            Mean of the predictive distribution, eq. (36) of Bonilla, Krauth and Dezfouli (2019). For classes, the
-            labels (B,); `predict_proba` returns their probabilities.
-        std : array, same shape
-            Standard deviation, noise included; only if `return_std`.
-
-        Raises
-        ------
-        sklearn.exceptions.NotFittedError
-            The model is not fitted.
-        ValueError
-            X or the likelihood is invalid, or the likelihood has no moments.
-        """
-        _ = self._fitted
-        if is_classifier(self.likelihood):
-            if return_std:
-                raise ValueError("return_std must be False for labels of classes, was True: use predict_proba")
-            shares: Floats = self.predict_proba(X, likelihood=likelihood)
-            return np.asarray(self.classes_[np.argmax(shares, axis=1)])
-        mean, variance = self._output_moments(X, likelihood)
-        shaped = [a[:, 0] if a.shape[1] == 1 else a for a in (mean, np.sqrt(variance))]
-        return (shaped[0], shaped[1]) if return_std else shaped[0]
-
-    @available_if(lambda self: is_classifier(self.likelihood))  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: ArrayLike, *, likelihood: Likelihood | None = None) -> Floats:
-        """Compute the probabilities of the classes; only for likelihoods of classes, such as Logistic and Softmax.
-
-        Parameters
-        ----------
-        X : array, shape (B, D)
-            New inputs.
-        likelihood : Likelihood, optional
-            As in `predict`.
-
-        Returns
-        -------
-        array, shape (B, C)
-            In the order of `classes_`.
-        """
-        mean, _ = self._output_moments(X, likelihood)
-        return np.concatenate([1.0 - mean, mean], axis=1) if mean.shape[1] == 1 else mean
-
-    def _output_moments(self, X: ArrayLike, likelihood: Likelihood | None) -> tuple[Floats, Floats]:
-        """Compute mean and variance (B, P) of new observations."""
-        predictive = self._predictive(X, likelihood)
-        parts = [predictive.moments(self._fitted, x, rows) for x, rows in self._chunks(X, predictive)]
-        mean, variance = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-        return mean, variance
-
-    def predict_latent(self, X: ArrayLike) -> tuple[Floats, Floats]:
-        """Compute the posterior moments of the latents.
-
-        Parameters
-        ----------
-        X : array, shape (B, D)
-            Inputs.
-
-        Returns
-        -------
-        mean, variance : array, shape (B, Q)
-            Of the mixture over all components.
-        """
-        means, variances = [], []
-        for x, _ in self._chunks(X):
-            mean, variance = prediction.latent_moments(self._fitted, x)
-            mean, variance = prediction.mixture_moments(self._fitted.q.weights, mean, variance)
-            means.append(to_numpy(mean))
-            variances.append(to_numpy(variance))
-        return np.concatenate(means), np.concatenate(variances)
-
-    def latent_covariance(self, X: ArrayLike) -> Floats:
-        """Compute the joint posterior covariance of each latent.
-
-        Parameters
-        ----------
-        X : array, shape (B, D)
-            Inputs.
-
-        Returns
-        -------
-        array, shape (Q, B, B)
-
-        Raises
-        ------
-        ValueError
-            The posterior is a mixture of several components.
-        """
-        if self.components > 1:
-            raise ValueError("a mixture has no single covariance; draw from it with sample_latent")
-        return to_numpy(prediction.latent_covariance(self._fitted, self._backend().asarray(self._new_inputs(X))))
-
-    def sample_latent(self, X: ArrayLike, draws: int, rng: np.random.Generator) -> Floats:
-        """Draw joint samples of the latents from the posterior.
-
-        Parameters
-        ----------
-        X : array, shape (B, D)
-            Inputs.
-        draws : int
-            Number of samples, R.
-        rng : numpy.random.Generator
-            Random generator.
-
-        Returns
-        -------
-        array, shape (R, B, Q)
-        """
-        backend = self._backend()
-        x = backend.asarray(self._new_inputs(X))
-        check_integer("draws", draws, 1)
-        check_instance("rng", rng, (np.random.Generator,), "a numpy.random.Generator")
-        components = rng.choice(self.components, size=draws, p=self.weights_)
-        normals = backend.asarray(rng.standard_normal((draws, x.shape[0], self.likelihood.latents)))
-        return to_numpy(prediction.latent_draws(self._fitted, x, normals, components.tolist()))
-
-    def log_predictive_density(self, X: ArrayLike, y: ArrayLike, *, likelihood: Likelihood | None = None) -> Floats:
-        """Compute the log predictive density (or log probability) of observations.
-
-        Parameters
-        ----------
-        X : array, shape (B, D)
-            Inputs.
-        y : array, shape (B,) or (B, P)
-            Observations at X; NaN marks a missing one.
-        likelihood : Likelihood, optional
-            As in `predict`.
-
-        Returns
-        -------
-        array, shape (B,)
-            NaN at sites without observations.
-        """
-        x, Y = self._new_inputs(X), self._outputs(y)
-        if len(x) != len(Y):
-            raise ValueError(f"X and y must have a row for each site, had {len(x)} and {len(Y)}")
-        predictive = self._predictive(x, likelihood)
-        parts = [predictive.log_density(self._fitted, x, Y, rows) for x, rows in self._chunks(x, predictive)]
-        return np.concatenate(parts)
-
-    def score(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        likelihood: Likelihood | None = None,
-    ) -> float:
-        """Compute the mean log predictive density over all sites with observations; higher is better.
-
-        This is minus the NLPD of the paper. Parameters as in `log_predictive_density`; `sample_weight` (N,) are the
-        weights of the sites in the mean.
-
-        Returns
-        -------
-        float
-
-        Raises
-        ------
-        ValueError
-            y has no observation.
-        """
-        densities = self.log_predictive_density(X, y, likelihood=likelihood)
-        if np.all(np.isnan(densities)):
-            raise ValueError("y must have at least one observation, was empty or all NaN")
-        if sample_weight is None:
-            return float(np.nanmean(densities))
-        weights = np.where(np.isnan(densities), 0.0, _check_weights(sample_weight, len(densities)))
-        return float(np.sum(weights * np.where(np.isnan(densities), 0.0, densities)) / np.sum(weights))
-
-    def bound(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        entropy: str = "lower bound",
-        return_std_error: bool = False,
-        likelihood: Likelihood | None = None,
-    ) -> float | tuple[float, float]:
-        """Estimate the evidence lower bound of observations under the fitted posterior, on new samples.
-
-        For the data of the fit, this is `bound_` up to the standard error.
-
-        Parameters
-        ----------
-        X : array, shape (N, D)
-            Inputs.
-        y : array, shape (N,) or (N, P)
-            Observations at X; NaN marks a missing one.
-        entropy : {"lower bound", "monte carlo"}
-            How the entropy of a mixture is computed: the lower bound of eq. (18), or an estimate. Compare numbers of
-            components with the estimate. It makes no difference for a single Gaussian.
-        return_std_error : bool
-            Whether to return the standard error of the estimate too.
-        likelihood : Likelihood, optional
-            As in `predict`.
-
-        Returns
-        -------
-        bound : float, in nats
-            Expected log likelihood minus `kl`, eq. (9) of Bonilla, Krauth and Dezfouli (2019).
-        std_error : float, in nats
-            Only if `return_std_error`.
-        """
-        check_choice("entropy", entropy, ENTROPIES)
-        x, Y = self._new_inputs(X), self._outputs(y)
-        if len(x) != len(Y):
-            raise ValueError(f"X and y must have a row for each site, had {len(x)} and {len(Y)}")
-        used, backend, state = self._likelihood_at(x, likelihood), self._backend(), self._fitted
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            bound_state = replace(state.bound, X=backend.asarray(x), dense=False).bound_state(state.parameters)
-            density = Data(used, backend.asarray(Y)).log_density(backend.asarray(np.zeros(0)), derivatives=False)
-            samples = max(self.samples_, default_samples(self.likelihood.latents))
-            found = estimate_bound(bound_state, density, samples, np.random.default_rng([self._seed, 1]))
-        if entropy == "monte carlo":
-            value, error = found.mixture_elbo, found.mixture_standard_error
-        else:
-            value, error = found.elbo, found.standard_error
-        return (value, error) if return_std_error else value
-
-    def kl(self, *, entropy: str = "lower bound") -> float:
-        """Compute the KL divergence of the posterior over the inducing variables from their prior, in nats.
-
-        Parameters
-        ----------
-        entropy : {"lower bound", "monte carlo"}
-            As in `bound`. With the lower bound of the entropy of a mixture, the result is an upper bound.
-
-        Returns
-        -------
-        float
-        """
-        check_choice("entropy", entropy, ENTROPIES)
-        state = self._fitted
-        upper = -float(state.family.negative_kl(state.q, state.factor))
-        if entropy == "lower bound":
-            return upper
-        return upper - estimate_entropy_gain(state, np.random.default_rng([self._seed, 1])).value
-
-    def inducing_posterior(self) -> InducingPosterior:
-        """Return the posterior over the inducing variables: the values of the latents at `inducing_inputs_`.
-
-        Returns
-        -------
-        InducingPosterior
-            weights (K,), mean (K, Q, M) and covariance (K, Q, M, M) of the K components.
-        """
-        state = self._fitted
-        xp = array_namespace(state.factor)
-        mean = (state.factor @ state.q.mean[..., None])[..., 0] + state.bound.prior_mean[:, None]
-        if state.factors:
-            factor = state.factor @ state.q.spread
-            covariance = to_numpy(factor @ xp.matrix_transpose(factor))
-        else:
-            covariance = to_numpy(state.q.spread)[..., None] * np.eye(mean.shape[-1])
-        return InducingPosterior(self.weights_, to_numpy(mean), covariance)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a file, a NumPy archive without pickles.
@@ -642,13 +310,11 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             self.method = replace(self._method, **nested)
         return self
 
-    # ---- fit ----
-
     def _check_data(
         self, X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None
     ) -> tuple[Floats, Floats, Floats | None]:
         """Check the settings and the data of a fit; return inputs, observations and weights as arrays."""
-        self._check()
+        self._check_settings()
         if y is None:
             raise ValueError(
                 "y must be observations, was None: SAVIGP requires y to be passed, but the target y is None"
@@ -663,7 +329,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             raise ValueError(f"X and y must have a row for each site, had {len(inputs)} and {len(Y)}")
         if np.all(np.isnan(Y)):
             raise ValueError("y must have at least one observation, was all NaN")
-        weights = None if sample_weight is None else _check_weights(sample_weight, len(inputs))
+        weights = None if sample_weight is None else check_weights(sample_weight, len(inputs))
         return inputs, Y, weights
 
     def _optimise(
@@ -690,70 +356,9 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             else:
                 found = fit_batches(method, bound, parameters, data, streams[3], streams[0], record, after)
             bound_state = bound.bound_state(found.parameters)
-            self.dense_, self.posterior_ = bound.dense, _describe_posterior(bound_state)
-            self._store(_convert_to_full(bound_state) if isinstance(bound_state.family, Sites) else bound_state)
+            self.dense_, self.posterior_ = bound.dense, describe_posterior(bound_state)
+            self._store(convert_to_full(bound_state) if isinstance(bound_state.family, Sites) else bound_state)
         return found
-
-    def _check(self) -> None:
-        check_likelihood(self.likelihood)
-        check_instance("method", self._method, (Blocks, MiniBatches), "Blocks or MiniBatches")
-        check_instance("verbose", self.verbose, (bool, int), "True or False")
-        check_choice("placement", self.placement, PLACEMENTS)
-        check_choice("posterior", self.posterior, ("full", "diagonal"))
-        check_choice("dtype", self.dtype, tuple(JITTER))
-        check_choice("device", self.device, ("cpu", "cuda", "auto"))
-        check_instance("ard", self.ard, (bool,), "True or False")
-        check_instance("warm_start", self.warm_start, (bool,), "True or False")
-        check_integer("components", self.components, 1)
-        check_instance("hyperpriors", self.hyperpriors, (dict, type(None)), "a dict of Hyperprior by parameter name")
-        for name, prior in (self.hyperpriors or {}).items():
-            check_instance(f"hyperpriors[{name!r}]", prior, (Hyperprior,), "a Hyperprior")
-        if isinstance(self.random_state, np.random.RandomState | None):
-            if self.checkpoint is not None:
-                raise ValueError(f"random_state must be a whole number with a checkpoint, was {self.random_state!r}")
-        else:
-            check_integer("random_state", self.random_state, 0)
-        if self.checkpoint is not None:
-            check_instance("checkpoint", self.checkpoint, (str, Path), "the name of a file")
-            if Path(self.checkpoint).is_dir():
-                raise ValueError(f"checkpoint must be the name of a file, was the folder {str(self.checkpoint)!r}")
-
-    @property
-    def _method(self) -> Blocks | MiniBatches:
-        return Blocks() if self.method is None else self.method
-
-    def _draw_seed(self) -> int:
-        """Return the seed of all random streams of a fit."""
-        if isinstance(self.random_state, np.random.RandomState):
-            return int(self.random_state.randint(2**31))
-        return int(np.random.default_rng().integers(2**31)) if self.random_state is None else int(self.random_state)
-
-    def _outputs(self, y: ArrayLike) -> Floats:
-        """Convert observations or labels to an array (N, P); missing ones are NaN."""
-        if is_classifier(self.likelihood):
-            return encode_labels(y, self.classes_, self.likelihood)
-        return check_outputs(y, self.likelihood.outputs)
-
-    def _check_samples(self) -> None:
-        owner = self if isinstance(self._method, Blocks) else self._method
-        latents = self.likelihood.latents
-        if owner.samples is not None:
-            check_integer("samples", owner.samples, fewest_samples(latents), f" (Q = {latents})")
-
-    def _checkpoint(self, X: Floats, Y: Floats, weights: Floats | None) -> Checkpoint | None:
-        """Describe data and settings for the checkpoint; only the device and the length of the fit may change."""
-        if self.checkpoint is None:
-            return None
-        words = (
-            describe_value("X", X)
-            | describe_value("y", Y)
-            | ({} if weights is None else describe_value("sample_weight", weights))
-            | describe_value("method", self._method, leave_out=FIT_LENGTHS)
-        )
-        for setting in fields(self):
-            if setting.name not in ("method", "device", "checkpoint", "verbose"):
-                words |= describe_value(setting.name, getattr(self, setting.name))
-        return Checkpoint(Path(self.checkpoint), words)
 
     def _optimiser_state(self, backend: Backend) -> type | None:
         if isinstance(self._method, Blocks):
@@ -764,42 +369,14 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         sites = N if isinstance(self._method, Blocks) else min(N, self._method.batch)
         return M * M * sites >= MIN_THREADED_SIZE**3
 
-    def _store(self, bound_state: BoundState) -> None:
-        self._bound_state = bound_state
-        self.kernels_ = bound_state.kernels
-        self.inducing_inputs_ = to_numpy(bound_state.parameters.inducing)
-        self.n_features_in_ = self.inducing_inputs_.shape[-1]
-        weights = np.asarray(to_numpy(bound_state.q.weights), dtype=np.float64)
-        self.weights_ = weights / weights.sum()
-        free = bound_state.parameters.likelihood
-        self.likelihood_ = self.likelihood.with_parameters(free) if free.shape[0] else self.likelihood
-
     def _record_status(self, last: Progress | None) -> None:
-        self.converged_: bool | None = None
-        self.status_ = f"{len(self.trace_)} epochs are over"
         if isinstance(self._method, Blocks):
-            self.converged_ = last is not None and last.converged
-            self.status_ = (last.status if last is not None else "") or f"all {self._method.rounds} rounds are used up"
-            if not self.converged_:
-                warnings.warn(f"the fit has not converged: {self.status_}", ConvergenceWarning, stacklevel=3)
-        elif self._has_fallen():
-            best, shorter = (
-                int(np.argmax(self.trace_)),
-                "natural" if self._method.natural != 0 else "the optimiser's rate",
-            )
-            self.status_ += (
-                f", but the bound has fallen since epoch {best + 1}, from {self.trace_[best]:.6g} to "
-                f"{self.trace_[-1]:.6g}: the steps are too long for the noise of a batch; reduce {shorter}, or "
-                "increase batch"
-            )
-            warnings.warn(self.status_, ConvergenceWarning, stacklevel=3)
-        elif self._still_climbs():
-            middle, end = self._late_bounds()
-            self.status_ += (
-                f", but the bound still increases, from {middle:.6g} to {end:.6g} between 70% and 90% of the epochs: "
-                "increase epochs, or use Blocks"
-            )
-            warnings.warn(self.status_, ConvergenceWarning, stacklevel=3)
+            end = describe_end_of_blocks(self._method, last)
+        else:
+            end = describe_end_of_batches(self._method, self.trace_)
+        self.converged_, self.status_ = end.converged, end.status
+        if end.warning:
+            warnings.warn(end.warning, ConvergenceWarning, stacklevel=3)
 
     def _record_bound(self, found: FittedParameters) -> None:
         estimate, self.samples_ = found.estimate, found.samples
@@ -821,111 +398,3 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
                 ConvergenceWarning,
                 stacklevel=3,
             )
-
-    def _late_bounds(self) -> tuple[float, float]:
-        """Return the median bounds of the epochs around 70% and 90% of those in which all parameters move."""
-        count = self._moving_epochs
-        middle, end = (
-            float(np.median(self.trace_[int((share - 0.05) * count) : max(int((share + 0.05) * count), 1)] or [np.nan]))
-            for share in (0.7, 0.9)
-        )
-        return middle, end
-
-    def _still_climbs(self) -> bool:
-        """Whether the bound has increased in the last epochs by more than the noise of mini-batches."""
-        middle, end = self._late_bounds()
-        return end - middle > MAX_CLIMB * max(1.0, abs(end), end - self.trace_[0])
-
-    @property
-    def _moving_epochs(self) -> int:
-        settle = self._method.settle if isinstance(self._method, MiniBatches) else 0
-        return len(self.trace_) - (len(self.trace_) // 20 if settle is None else settle)
-
-    def _has_fallen(self) -> bool:
-        """Whether the final bound is lower than the best one by more than the noise of mini-batches."""
-        first, best, last = self.trace_[0], max(self.trace_), self.trace_[-1]
-        return best - last > max(MAX_FALL_OF_BOUND * max(1.0, abs(best)), MAX_FALL_OF_GAIN * (best - first))
-
-    # ---- prediction ----
-
-    @property
-    def _fitted(self) -> BoundState:
-        if not hasattr(self, "_bound_state"):
-            raise NotFittedError("this model is not fitted yet: call fit first")
-        return self._bound_state
-
-    def _backend(self) -> Backend:
-        found = select_backend(self.device)
-        return Backend(found.namespace, found.device, self.dtype)
-
-    def _new_inputs(self, X: ArrayLike) -> Floats:
-        D = self._fitted.parameters.inducing.shape[-1]
-        array = check_inputs(X)
-        validate_data(self, X if hasattr(X, "columns") else array, reset=False, skip_check_array=True)
-        if array.shape[1] != D:
-            raise ValueError(f"X must have shape (N, {D}), like the inputs of the fit, had {array.shape}")
-        return array
-
-    def _chunks(self, X: ArrayLike, predictive: PredictiveDistribution | None = None) -> Iterator[tuple[Array, slice]]:
-        """Yield batches of inputs, with their rows, whose prediction fits in the memory budget."""
-        backend, array = self._backend(), self._new_inputs(X)
-        K, Q, M = self._fitted.q.mean.shape
-        numbers = (K + 3) * Q * M + (0 if predictive is None else predictive.numbers)
-        size = max(1, min(MAX_CHUNK, BATCH_BUDGET // (8 * numbers)))
-        for first in range(0, max(len(array), 1), size):
-            rows = slice(first, min(first + size, len(array)))
-            yield backend.asarray(array[rows]), rows
-
-    def _predictive(self, X: ArrayLike, likelihood: Likelihood | None) -> PredictiveDistribution:
-        """Build the predictive distribution at X, with the learnt parameters."""
-        return PredictiveDistribution.of(
-            self._likelihood_at(self._new_inputs(X), likelihood), self._fitted, self.samples or 0, self._seed
-        )
-
-    def _likelihood_at(self, x: Floats, likelihood: Likelihood | None) -> Likelihood:
-        """Return the likelihood of observations at inputs x, with the learnt parameters."""
-        count, backend = len(x), self._backend()
-        used = self.likelihood_
-        if likelihood is not None:
-            check_likelihood(likelihood)
-            for name in ("latents", "outputs"):
-                given, must = getattr(likelihood, name), getattr(self.likelihood, name)
-                if given != must:
-                    raise ValueError(f"likelihood must have {must} {name}, like that of the fit, had {given}")
-            free = self._fitted.parameters.likelihood
-            used = (
-                likelihood.with_parameters(free) if 0 < free.shape[0] == likelihood.parameters.shape[0] else likelihood
-            )
-        check_sites(used, count, backend)
-        return used
-
-
-def _check_weights(sample_weight: ArrayLike, count: int) -> Floats:
-    must = f"a number of at least 0 for each of {count} sites"
-    weights = broadcast_floats("sample_weight", sample_weight, (count,), must)
-    if np.any(weights < 0) or not np.any(weights > 0):
-        raise ValueError(f"sample_weight must be {must}, and not every weight zero, had a minimum of {weights.min():g}")
-    return weights
-
-
-def _describe_posterior(bound_state: BoundState) -> str:
-    family, K = bound_state.family, bound_state.q.weights.shape[0]
-    kind = "diagonal" if isinstance(family, Diagonal) else "full"
-    held = ", stored as N numbers per latent (Theorem 2)" if isinstance(family, Sites) else ""
-    return (f"one {kind} Gaussian" if K == 1 else f"a mixture of {K} {kind} Gaussians") + held
-
-
-def _convert_to_full(bound_state: BoundState) -> BoundState:
-    """Convert a posterior of Theorem 2 to a `Full` one, so that prediction does not need the training sites."""
-    xp = array_namespace(bound_state.factor)
-    R = bound_state.q.spread
-    family = Full(bound_state.factor.shape[0], bound_state.factor.shape[-1])
-    lower = cholesky(R @ xp.matrix_transpose(R))
-    q = Mixture(bound_state.q.weights, bound_state.q.mean, lower)
-    parameters = Parameters(
-        family.pack(q),
-        bound_state.parameters.kernels,
-        bound_state.parameters.inducing,
-        bound_state.parameters.likelihood,
-    )
-    return replace(bound_state.bound, posterior=family).bound_state(parameters)

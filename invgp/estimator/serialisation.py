@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +23,11 @@ from invgp.core.posteriors import Diagonal, Full
 from invgp.core.stochastic_optimisers import AdaDelta, Adam
 from invgp.core.training import Blocks, MiniBatches
 from invgp.estimator.checkpoints import CODE, FUNCTION, describe_value
+from invgp.estimator.fitted_model import FittedModel
 from invgp.estimator.labels import class_count, is_classifier
 from invgp.likelihoods import Likelihood
 
-if TYPE_CHECKING:
-    from invgp.estimator.model import SAVIGP
+Model = TypeVar("Model", bound=FittedModel)
 
 CLASSES = {kind.__name__: kind for kind in (Blocks, MiniBatches, LBFGS, Adam, AdaDelta, Hyperprior)}
 GIVEN_AGAIN = ("likelihood", "device")
@@ -54,7 +54,7 @@ FITTED = (
 EARLIER_NAMES = {"settled_": "converged_", "seed": "random_state"}  # in files of earlier versions
 
 
-def write(model: SAVIGP, bound_state: BoundState, path: Path) -> None:
+def write(model: FittedModel, bound_state: BoundState, path: Path) -> None:
     """Write a fitted model as a NumPy archive without pickles."""
     settings, arrays = _settings(model)
     about = {
@@ -73,8 +73,8 @@ def write(model: SAVIGP, bound_state: BoundState, path: Path) -> None:
 
 
 def read(
-    kind: type[SAVIGP], path: Path, likelihood: Likelihood, device: str, *, other_functions: bool = False
-) -> tuple[SAVIGP, BoundState]:
+    kind: type[Model], path: Path, likelihood: Likelihood, device: str, *, other_functions: bool = False
+) -> tuple[Model, BoundState]:
     """Read a model with the settings of a file and the given likelihood, and its fitted state."""
     about, arrays = read_archive(path, MODEL, KEYS)
     try:
@@ -85,8 +85,8 @@ def read(
 
 
 def _rebuild(
-    kind: type[SAVIGP], about: dict[str, Any], arrays: dict[str, NDArray[Any]], likelihood: Likelihood, device: str
-) -> tuple[SAVIGP, BoundState]:
+    kind: type[Model], about: dict[str, Any], arrays: dict[str, NDArray[Any]], likelihood: Likelihood, device: str
+) -> tuple[Model, BoundState]:
     """Build the model and its fitted state from the content of a file."""
     settings = {EARLIER_NAMES.get(name, name): value for name, value in about["settings"].items()}
     values = {name: arrays.get(f"setting_{name}", value) for name, value in settings.items()}
@@ -117,7 +117,7 @@ def _kernel(description: Any, scales: int) -> Kernel:
     return kernel_from_description(description)
 
 
-def _settings(model: SAVIGP) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def _settings(model: FittedModel) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Separate the settings into JSON values and arrays."""
     plain, arrays = {}, {}
     for setting in fields(model):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from invgp.estimator.initialisation import JITTER
+from invgp.estimator.settings import JITTER
 
 
 @pytest.fixture(scope="module")

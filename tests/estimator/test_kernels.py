@@ -104,7 +104,7 @@ def test_that_inducing_inputs_at_all_sites_change_nothing():
 def test_that_a_sparse_fit_learns_all_parameters_and_inducing_inputs(backend, monkeypatch):
     if backend.dtype == "float32":
         pytest.skip("single precision")
-    monkeypatch.setattr("invgp.estimator.model.select_backend", lambda device: backend)
+    monkeypatch.setattr("invgp.estimator.settings.select_backend", lambda device: backend)
     X, y = data(30)
     kernel = Matern52(1.0, 2.0).on(0) * Periodic(1.0, 1.0, 1.6).on(0) + Linear(1.0).on(1)
     method = Blocks(learn=("posterior", "kernels", "likelihood", "inducing"), rounds=2, evaluations=10)
