@@ -31,7 +31,9 @@ MODULES = [
 
 
 WITH_POSTERIOR = [
-    "invgp.api",
+    "invgp.api.posterior_files",
+    "invgp.api.presentation",
+    "invgp.api.validation",
     "invgp.config.define_problem",
     "invgp.errors",
     "invgp.formatting",

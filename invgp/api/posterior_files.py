@@ -1,0 +1,133 @@
+"""Reading and writing posteriors, and the ledger beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from invgp import netcdf
+from invgp.errors import ArgumentError
+from invgp.output_paths import check_writable
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from invgp.problem import Problem
+
+CHEAP_ROWS = 1000  # rows per task from which a model is faster to run again than to look up
+
+
+def open_posterior(path: str | Path) -> xr.Dataset:
+    """Read a posterior, or a map, from a netCDF file.
+
+    Unlike `xarray.open_dataset`, this function checks that the file is complete and contains what the other functions
+    need.
+
+    Parameters
+    ----------
+    path : str or Path
+        File that `invgp.write`, `invgp run` or `invgp predict` wrote.
+
+    Returns
+    -------
+    xarray.Dataset
+        In memory; the file is closed.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read, or is not a posterior or a map.
+
+    Examples
+    --------
+    >>> path = invgp.write(posterior, "line.nc")
+    >>> invgp.open_posterior("line.nc")["depth"].dims
+    ('site',)
+    """
+    return netcdf.read(path)
+
+
+def write(posterior: xr.Dataset, path: str | Path) -> Path:
+    """Write a posterior, or a map, as CF netCDF.
+
+    Parameters
+    ----------
+    posterior : xarray.Dataset
+        From `invgp.invert` or `invgp.predict`.
+    path : str or Path
+        File name, with the suffix ``.nc``. The file is written completely or not at all.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    ArgumentError
+        The path has another suffix, or nothing can be written there.
+    WriteError
+        The file could not be written.
+
+    Examples
+    --------
+    >>> invgp.write(posterior, "results/line.nc").name
+    'line.nc'
+    """
+    path = Path(path)
+    if path.suffix != ".nc":
+        raise ArgumentError(f"path: must end in .nc, was {str(path)!r}")
+    check_writable(path, "path")
+    return netcdf.write(posterior, path)
+
+
+def ledger_path(problem: Problem, posterior: Path) -> Path | None:
+    """Return the ledger beside a posterior; None if the runs are faster to repeat than to look up."""
+    wanted = problem.output.ledger
+    simulators = [part.problem.forward for part in problem.parts if not part.direct]
+    kept = any(forward.rows_per_task < CHEAP_ROWS for forward in simulators) if wanted is None else wanted
+    return posterior.with_suffix(".ledger.sqlite") if kept else None
+
+
+def source_of(posterior: object) -> Path | None:
+    """Return the path of a posterior; None for a dataset."""
+    if isinstance(posterior, str | Path):
+        return Path(posterior)
+    if hasattr(posterior, "attrs") and hasattr(posterior, "data_vars"):
+        return None
+    raise ArgumentError(f"posterior: must be an xarray.Dataset or a path, was a {type(posterior).__name__}")
+
+
+def read_posterior(posterior: xr.Dataset | str | Path) -> xr.Dataset:
+    """Read a posterior, or return the dataset, unless it is a calibration."""
+    if isinstance(posterior, str | Path):
+        dataset, source = netcdf.read(posterior), Path(posterior)
+        refuse_calibration(dataset, source)
+        return dataset
+    refuse_calibration(posterior, None)
+    return posterior
+
+
+def read_mode(posterior: xr.Dataset | str | Path, mode: int | None) -> xr.Dataset:
+    """Read a posterior or a map, or the posterior of one of its modes."""
+    return select_one_mode(read_posterior(posterior), mode)
+
+
+def select_one_mode(dataset: xr.Dataset, mode: int | None) -> xr.Dataset:
+    """Return a posterior or a map, or one of its modes."""
+    if mode is None:
+        return dataset
+    from invgp.maps.modes import select_mode  # noqa: PLC0415 - as above
+
+    return select_mode(dataset, mode)
+
+
+def refuse_calibration(dataset: xr.Dataset, source: Path | None) -> None:
+    """Raise `ArgumentError` for the result of a calibration, which contains latents but no posterior."""
+    if "invgp_latents" not in dataset.attrs:
+        raise ArgumentError("posterior: must be a posterior of invgp, was another dataset")
+    if "invgp_calibration" in dataset.attrs:
+        was = "a calibration" if source is None else f"{str(source)!r}, a calibration"
+        raise ArgumentError(
+            f"posterior: must be a file that `invgp run` wrote, was {was}: `invgp calibrate` makes its table and figure"
+        )
