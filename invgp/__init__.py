@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from invgp import adapters, forward_models, likelihoods, measures, netcdf, plots
-    from invgp.api import calibrate, compare, export, open_posterior, plot, report, write
+    from invgp.api import calibrate, compare, difference, export, open_posterior, plot, report, write
     from invgp.config import define, load
     from invgp.errors import InvgpError
     from invgp.estimator import SAVIGP
@@ -32,6 +32,7 @@ __all__ = [
     "calibrate",
     "compare",
     "define",
+    "difference",
     "export",
     "forward_models",
     "has_converged",
@@ -56,6 +57,7 @@ _MODULES = {
     "calibrate": "invgp.api",
     "compare": "invgp.api",
     "define": "invgp.config",
+    "difference": "invgp.api",
     "export": "invgp.api",
     "has_converged": "invgp.posterior.attributes",
     "invert": "invgp.inference.invert",

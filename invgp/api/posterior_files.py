@@ -123,9 +123,12 @@ def select_one_mode(dataset: xr.Dataset, mode: int | None) -> xr.Dataset:
 
 
 def refuse_calibration(dataset: xr.Dataset, source: Path | None) -> None:
-    """Raise `ArgumentError` for the result of a calibration, which contains latents but no posterior."""
+    """Raise `ArgumentError` for the result of another command, which contains latents but no posterior."""
     if "invgp_latents" not in dataset.attrs:
         raise ArgumentError("posterior: must be a posterior of invgp, was another dataset")
+    if "invgp_answer" in dataset.attrs:
+        was = f"a result of `invgp {dataset.attrs['invgp_answer']}`"
+        raise ArgumentError(f"posterior: must be a file that `invgp run` or `invgp predict` wrote, was {was}")
     if "invgp_calibration" in dataset.attrs:
         was = "a calibration" if source is None else f"{str(source)!r}, a calibration"
         raise ArgumentError(

@@ -27,7 +27,7 @@ TEXT_ATTRIBUTES = (
     *("invgp_simulator_digest", "invgp_software", "invgp_coordinates", "invgp_site_coordinates"),
     *("invgp_grid_coordinates", "invgp_latents", "invgp_derived", "invgp_observations", "invgp_config", "invgp_map"),
     *("invgp_points", "invgp_draws", "invgp_calibration", "invgp_hyperparameters"),
-    *("invgp_sources", "invgp_direct_sources", "invgp_without"),
+    *("invgp_sources", "invgp_direct_sources", "invgp_without", "invgp_answer"),
 )
 COUNT_ATTRIBUTES = ("invgp_runs", "invgp_runs_failed", "invgp_runs_from_ledger", "invgp_seed", "invgp_surveys")
 NUMBER_ATTRIBUTES = ("invgp_runs_at_once", "invgp_emulator_held_out_error", "invgp_emulator_verification_error")
@@ -60,7 +60,7 @@ class SchemaError(Exception):
 def check_schema(dataset: xr.Dataset) -> None:
     """Check a dataset that should come from `invgp run` or `invgp predict`.
 
-    For files of `invgp calibrate` and `invgp compare`, only the attributes are checked.
+    Of the results of other commands, such as `invgp calibrate` and `invgp compare`, only the attributes are checked.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def check_schema(dataset: xr.Dataset) -> None:
     """
     attributes = dataset.attrs
     _check_attributes(dataset)
-    if "invgp_calibration" in attributes or "invgp_reference_converged" in attributes:
+    if any(name in attributes for name in ("invgp_answer", "invgp_calibration", "invgp_reference_converged")):
         return
     coordinates = _read_names(dataset, "invgp_coordinates")
     latents = [*_read_names(dataset, "invgp_latents", empty="invgp_derived" in attributes)]

@@ -50,6 +50,7 @@ RUN_ELSEWHERE = {
 
 # Pages that a reader reads with the project of the first page at hand, and what takes too long there.
 ON_THE_LINE = {
+    "answers": {},
     "calibration": {
         "--surveys 200 --workers 4": "--surveys 2",
         "invgp.calibrate(problem, 200,": "invgp.calibrate(problem, 2,",

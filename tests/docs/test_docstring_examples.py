@@ -31,6 +31,7 @@ MODULES = [
 
 
 WITH_POSTERIOR = [
+    "invgp.api.answers",
     "invgp.api.posterior_files",
     "invgp.api.presentation",
     "invgp.api.validation",

@@ -1,0 +1,188 @@
+"""Figures of values at places: curves along a line, or coloured dots on a map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from invgp.plots.axis_labels import axis_label, read_positions, set_position_ticks, set_value_ticks, tick_power
+from invgp.plots.plot_data import Floats, increases_downwards, read_curves, read_values
+from invgp.plots.style import GREY, PAGE, STYLE, add_legend, letter_panels
+
+_DOT = 14.0  # points squared
+_DIVERGING, _SEQUENTIAL = "RdBu_r", "viridis"
+
+
+class PlacePanel(NamedTuple):
+    """One panel: a variable over the places, and how it is drawn.
+
+    Attributes
+    ----------
+    variable : str
+    title : str
+    centre : float or None
+        Value that is neither high nor low, such as 0 for a change; a line on a section, the middle of the colours.
+    band : float or None
+        Distance from the centre within which values are usual.
+    marked : str or None
+        Variable that is positive at places to mark.
+    log : bool
+        Whether the axis is logarithmic.
+    """
+
+    variable: str
+    title: str
+    centre: float | None = None
+    band: float | None = None
+    marked: str | None = None
+    log: bool = False
+
+
+def draw_places(ds: xr.Dataset, panels: Sequence[PlacePanel], columns: int, marked: str = "") -> Figure:
+    """Draw variables over their places.
+
+    Parameters
+    ----------
+    ds : Dataset
+        With the dimension ``site`` and the attribute ``invgp_coordinates``.
+    panels : sequence of PlacePanel
+    columns : int
+        Panels per row, on a line. On maps each label has a panel of its own.
+    marked : str
+        What the marks mean, for the legend.
+    """
+    coordinates = str(ds.attrs["invgp_coordinates"]).split()
+    with rc_context(STYLE):
+        if len(coordinates) == 1:
+            return _draw_lines(ds, panels, columns, coordinates, marked)
+        return _draw_maps(ds, panels, coordinates[:2], marked)
+
+
+def _draw_lines(
+    ds: xr.Dataset, panels: Sequence[PlacePanel], columns: int, coordinates: list[str], marked: str
+) -> Figure:
+    ((x, label),) = read_positions(ds, coordinates)
+    rows = -(-len(panels) // columns)
+    figure = Figure((PAGE, 2.2 * rows + 0.5), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
+    for spare in axes[len(panels) :]:
+        spare.remove()
+    order, handles, any_mark = np.argsort(x, kind="stable"), {}, False
+    for ax, panel in zip(axes, panels, strict=False):
+        if panel.centre is not None:
+            if panel.band is not None:
+                ax.axhspan(panel.centre - panel.band, panel.centre + panel.band, color="0.92", zorder=0)
+            ax.axhline(panel.centre, color=GREY, linewidth=0.6, linestyle=(0, (5, 3)))
+        for curve in read_curves(ds, panel.variable):
+            values = read_values(ds, panel.variable, curve)
+            ax.plot(x[order], values[order], color=curve.colour, linewidth=0.9)
+            handles.setdefault(curve.label, Line2D([], [], color=curve.colour, linewidth=0.9, label=curve.label))
+            if panel.marked is not None:
+                chosen = read_values(ds, panel.marked, curve) > 0
+                ax.plot(x[chosen], values[chosen], "o", color=curve.colour, markersize=2.4)
+                any_mark |= bool(chosen.any())
+        if panel.log:
+            ax.set_yscale("log")
+        else:
+            set_value_ticks(ax.yaxis, tick_power(ax.get_ylim()), 5)
+        ax.set_ylabel(axis_label(ds[panel.variable], panel.title, width=30, power=tick_power(ax.get_ylim())))
+        set_position_ticks(ax.xaxis, x, 6)
+        if panel.centre is None and increases_downwards(ds[panel.variable]):
+            ax.invert_yaxis()
+    for ax in axes[max(len(panels) - columns, 0) : len(panels)]:
+        ax.set_xlabel(label)
+        ax.tick_params(labelbottom=True)
+    letter_panels(axes[: len(panels)])
+    listed: list[Any] = [handle for text, handle in handles.items() if text]
+    if any_mark and marked:
+        listed.append(Line2D([], [], color=GREY, marker="o", linestyle="none", markersize=2.4, label=marked))
+    if listed:
+        add_legend(figure, listed)
+    return figure
+
+
+def _draw_maps(ds: xr.Dataset, panels: Sequence[PlacePanel], coordinates: list[str], marked: str) -> Figure:
+    (x, x_label), (y, y_label) = read_positions(ds, coordinates)
+    drawn = [(panel, curve) for panel in panels for curve in read_curves(ds, panel.variable)]
+    columns = min(len(drawn), 3)
+    rows = -(-len(drawn) // columns)
+    figure = Figure((PAGE, PAGE / columns * rows * 0.95 + 0.4), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
+    for spare in axes[len(drawn) :]:
+        spare.remove()
+    titles, any_mark = [], False
+    for ax, (panel, curve) in zip(axes, drawn, strict=False):
+        values = read_values(ds, panel.variable, curve)
+        _colour_places(figure, ax, (x, y), values, panel, axis_label(ds[panel.variable], panel.title, width=34))
+        if panel.marked is not None:
+            chosen = read_values(ds, panel.marked, curve) > 0
+            ax.plot(x[chosen], y[chosen], "o", markersize=5.5, markerfacecolor="none", markeredgecolor="black")
+            any_mark |= bool(chosen.any())
+        titles.append(curve.label)
+        ax.set_aspect("equal", adjustable="box")
+        set_position_ticks(ax.xaxis, x, 4)
+        set_position_ticks(ax.yaxis, y, 4)
+    for i in range(len(drawn)):
+        if i + columns >= len(drawn):
+            axes[i].set_xlabel(x_label)
+            axes[i].tick_params(labelbottom=True)
+        if i % columns == 0:
+            axes[i].set_ylabel(y_label)
+    letter_panels(axes[: len(drawn)], titles)
+    if any_mark and marked:
+        ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": "black"}
+        add_legend(figure, [Line2D([], [], marker="o", linestyle="none", markersize=5.5, label=marked, **ring)])
+    return figure
+
+
+def _colour_places(
+    figure: Figure, ax: Axes, at: tuple[Floats, Floats], values: Floats, panel: PlacePanel, label: str
+) -> None:
+    """Draw dots with the colours of values (N,), and a colour bar."""
+    finite = values[np.isfinite(values)]
+    if panel.centre is None or not finite.size:
+        scale, colours = Normalize(*(finite.min(), finite.max()) if finite.size else (0.0, 1.0)), _SEQUENTIAL
+    else:
+        reach = max(float(np.abs(finite - panel.centre).max()), panel.band or 0.0, 1e-300)
+        scale, colours = Normalize(panel.centre - reach, panel.centre + reach), _DIVERGING
+    dots = ax.scatter(*at, c=values, s=_DOT, cmap=colours, norm=scale, edgecolors="0.4", linewidths=0.2)
+    bar = figure.colorbar(dots, ax=ax, location="bottom", shrink=0.9, aspect=30)
+    bar.set_label(label)
+    bar.outline.set_linewidth(0.4)  # type: ignore[operator]
+    set_value_ticks(bar.ax.xaxis, tick_power((float(scale.vmin or 0.0), float(scale.vmax or 0.0))), 5)
+
+
+def plot_difference(difference: xr.Dataset) -> Figure:
+    """Draw the change of mean and standard deviation from one posterior to another.
+
+    For each latent, panels show the change of the mean, this change in joint standard deviations, and the ratio of the
+    standard deviations. Places where the change exceeds the joint uncertainty are marked.
+
+    Parameters
+    ----------
+    difference : Dataset
+        From `invgp.difference`.
+
+    Returns
+    -------
+    Figure
+    """
+    level = float(difference.attrs["invgp_level"])
+    panels = []
+    for name in str(difference.attrs["invgp_latents"]).split():
+        text = name.replace("_", " ")
+        marks = f"{name}_changed"
+        panels += [
+            PlacePanel(f"{name}_change", f"change of {text}", 0.0, None, marks),
+            PlacePanel(f"{name}_standardised_change", f"{text}: change / joint std", 0.0, level, marks),
+            PlacePanel(f"{name}_std_ratio", f"{text}: ratio of std", 1.0),
+        ]
+    return draw_places(difference, panels, 3, f"change exceeds {level:g} joint standard deviations")
