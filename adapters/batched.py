@@ -24,7 +24,7 @@ from .run_errors import (
     check_outputs,
     check_settings,
     check_success,
-    quote_standard_error,
+    quote_output,
     start_error,
 )
 
@@ -180,7 +180,7 @@ class BatchedModel:
             check_success(outcome, None)
             return self._read(directory.path, len(values))
         except RunError as failure:
-            raise RunError(failure.status, f"{failure}{quote_standard_error(outcome)}") from failure
+            raise RunError(failure.status, f"{failure}{quote_output(outcome)}") from failure
 
     def _read(self, directory: Path, rows: int) -> Floats:
         """Return the numbers in the output file, shape (rows, P)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,8 @@ from .quantities import check_batch, check_quantities, digest_of, size_of, type_
 from .run_errors import RunError, check_outputs
 
 _log = logging.getLogger(__name__)
+_ONE_AT_A_TIME = "; if the function takes one row at a time, set `vectorised` to false"
+_ARRAY_ERROR = re.compile(r"ambiguous|broadcast|shape|dimension|array element|size-1|inhomogeneous", re.IGNORECASE)
 
 
 class _BadResultError(Exception):
@@ -136,7 +139,8 @@ class CallableModel:
             except _BadResultError as error:
                 part = Evaluations(nothing, (Status.UNREADABLE,), (f"run {label}: {error}",))
             except (Exception, SystemExit) as error:
-                part = Evaluations(nothing, (Status.RAISED,), (f"run {label}: {type(error).__name__}: {error}",))
+                message = f"run {label}: {type(error).__name__}: {error}{self._vectorised_hint(error)}"
+                part = Evaluations(nothing, (Status.RAISED,), (message,))
             parts.append(part)
         return Evaluations.concatenate(parts)
 
@@ -180,9 +184,18 @@ class CallableModel:
             allowed.append((rows,) if self.vectorised else ())
         if array.shape not in allowed:
             expected = " or ".join(str(shape) for shape in allowed)
-            hint = f" (a batch of {rows}; is the function vectorised?)" if self.vectorised else ""
+            hint = f", for a batch of {rows}{_ONE_AT_A_TIME}" if self.vectorised else ""
             raise _BadResultError(f"output {quantity.name} came with shape {array.shape}, expected {expected}{hint}")
         return array.reshape(rows, quantity.size)
+
+    def _vectorised_hint(self, error: BaseException) -> str:
+        """Return advice if the function may have raised because it received arrays with an axis of rows."""
+        confused = isinstance(error, TypeError | IndexError) or bool(_ARRAY_ERROR.search(str(error)))
+        if not self.vectorised or not confused:
+            return ""
+        labels = self.inputs[0].labels
+        shape = "(1,)" if labels is None else f"(1, {len(labels)})"
+        return f" (the argument {self.inputs[0].name!r} was an array of shape {shape}{_ONE_AT_A_TIME})"
 
     def _check(self, outputs: Floats, context: RunContext) -> Evaluations:
         bad = ~np.isfinite(outputs).all(axis=1)

@@ -15,7 +15,7 @@ import numpy as np
 from .executables import Bounds, ExecutableModel
 from .programs import InputFile, LocalFile
 from .protocol import AdapterError, Floats, Quantity
-from .quantities import Label, columns_of, did_you_mean, size_of
+from .quantities import Label, check_quantities, columns_of, did_you_mean, size_of
 from .readers.structured import json_number
 from .readers.text import IncompleteError, count_error, parse_number, read_text
 from .templates import TemplateError, Values
@@ -74,6 +74,8 @@ def dakota_model(
         raise AdapterError("format", f"must be 'json' or 'text'; it is {format!r}")
     if not driver:
         raise AdapterError("driver", "must name a program, but is empty")
+    check_quantities("inputs", inputs)
+    check_quantities("outputs", outputs)
     variables = _descriptors("inputs", inputs, descriptor)
     responses = _descriptors("outputs", outputs, descriptor)
     try:
@@ -216,13 +218,17 @@ class DakotaResults:
         }
 
 
+def _describe(quantity: Quantity, descriptor: str) -> list[str]:
+    return [
+        name if label is None else descriptor.replace("{name}", name).replace("{label}", str(label))
+        for name, label in columns_of([quantity])
+    ]
+
+
 def _descriptors(setting: str, quantities: tuple[Quantity, ...], descriptor: str) -> tuple[str, ...]:
     if "{label}" not in descriptor or re.search(r"[{}\s]", re.sub(r"\{name\}|\{label\}", "", descriptor)):
         raise AdapterError("descriptor", f"must be such as '{{name}}_{{label}}', with {{label}}; it is {descriptor!r}")
-    names = [
-        name if label is None else descriptor.replace("{name}", name).replace("{label}", str(label))
-        for name, label in columns_of(quantities)
-    ]
+    names = [name for quantity in quantities for name in quantity.names or _describe(quantity, descriptor)]
     for name in names:
         if names.count(name) > 1:
             raise AdapterError("descriptor", f"{descriptor!r} calls two of the {setting} {name!r}")

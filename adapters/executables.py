@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from .directories import RunDirectory, check_labels
-from .processes import Environment, make_environment, run_process
+from .processes import Environment, Outcome, make_environment, run_process
 from .programs import (
     InputFile,
     LocalFile,
@@ -19,6 +20,7 @@ from .programs import (
     check_paths,
     digest_local_files,
     digest_project_files,
+    expand_files,
     find_program,
     format_settings,
     load_arguments,
@@ -47,7 +49,7 @@ from .run_errors import (
     check_settings,
     check_success,
     describe_os_error,
-    quote_standard_error,
+    quote_output,
     start_error,
 )
 from .templates import InputTemplate, Template, TemplateError, Values
@@ -85,6 +87,9 @@ class ExecutableModel:
         is the exit code 0.
     fallback : tuple of str
         Program and arguments to run, in an empty directory, if `command` fails; empty for none.
+    then : tuple of tuple of str
+        Programs and arguments to run after `command`, one after the other, in the same directory. Standard output is
+        that of the last one.
     partial : bool
         Whether a run that lacks some of its outputs succeeds; these are NaN.
     bounds : mapping of str to tuple of float
@@ -116,6 +121,7 @@ class ExecutableModel:
     files: tuple[LocalFile, ...] = ()
     target_file: str = ""
     fallback: tuple[str, ...] = ()
+    then: tuple[tuple[str, ...], ...] = ()
     partial: bool = False
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
     keep: str = "failed"
@@ -127,6 +133,7 @@ class ExecutableModel:
     digest: str = field(init=False, repr=False)
     _folder: Path = field(init=False, repr=False, compare=False)
     _commands: tuple[Command, ...] = field(init=False, repr=False, compare=False)
+    _then: tuple[Command, ...] = field(init=False, repr=False, compare=False)
     _templates: tuple[InputTemplate, ...] = field(init=False, repr=False, compare=False)
     _readers: tuple[Reader, ...] = field(init=False, repr=False, compare=False)
 
@@ -135,11 +142,13 @@ class ExecutableModel:
         check_quantities("outputs", self.outputs)
         folder = Path.cwd() if self.search_path is None else self.search_path.absolute()
         commands = tuple(
-            (str(find_program(setting, command, folder)), load_arguments(setting, command, self.inputs))
+            self._load_command(setting, command, folder)
             for setting, command in (("command", self.command), ("fallback", self.fallback))
             if command or setting == "command"
         )
+        later = tuple(self._load_command("command", command, folder) for command in self.then)
         self._check_settings()
+        object.__setattr__(self, "files", expand_files(self.files, folder))
         check_files(self.files, folder)
         check_paths(self.input_files, self._output_paths(), self.files)
         check_output_files(self.output_files, self.outputs)
@@ -147,14 +156,18 @@ class ExecutableModel:
             load_template(f"input_files[{i}]", file, folder, self.inputs) for i, file in enumerate(self.input_files)
         )
         for _, arguments in commands:
-            self._check_all_inputs_used((*arguments, *templates))
+            self._check_all_inputs_used((*arguments, *templates, *(word for _, words in later for word in words)))
         # The only assignments to a frozen instance: values that the settings determine.
         object.__setattr__(self, "name", self.name or Path(commands[0][0]).name)
         object.__setattr__(self, "_folder", folder)
         object.__setattr__(self, "_commands", commands)
+        object.__setattr__(self, "_then", later)
         object.__setattr__(self, "_templates", templates)
         object.__setattr__(self, "_readers", tuple(self._limit_time(reader) for reader in self.output_files))
         object.__setattr__(self, "digest", self._compute_digest(folder))
+
+    def _load_command(self, setting: str, command: tuple[str, ...], folder: Path) -> Command:
+        return str(find_program(setting, command, folder)), load_arguments(setting, command, self.inputs)
 
     @property
     def rows_per_task(self) -> int:
@@ -193,23 +206,41 @@ class ExecutableModel:
         raise RunError(failures[-1].status, causes)
 
     def _run(self, command: Command, numbers: Values, directory: RunDirectory, environment: Environment) -> Floats:
-        program, arguments = command
         try:
-            argv = [program, *(argument.render(numbers) for argument in arguments)]
+            programs = [
+                [program, *(argument.render(numbers) for argument in arguments)]
+                for program, arguments in (command, *self._then)
+            ]
             self._prepare(directory, numbers)
-            outcome = run_process(argv, directory.path, environment, self.timeout)
         except TemplateError as error:
             raise RunError(Status.NOT_STARTED, f"could not be started: {error}") from error
         except OSError as error:
             raise start_error(error) from error
+        deadline = math.inf if self.timeout is None else time.monotonic() + self.timeout
+        for place, argv in enumerate(programs, start=1):
+            outcome = self._run_program(argv, directory, environment, deadline)
+            try:
+                intact = directory.is_intact()  # checked first: a directory that replaced it must not be removed
+                check_ending(outcome, self.timeout)
+                check_intact(intact=intact)
+                last = place == len(programs)
+                check_success(outcome, directory.path / self.target_file if self.target_file and last else None)
+                if last:
+                    return self._read(directory.path)
+            except RunError as failure:
+                which = "" if len(programs) == 1 else f"command {place} of {len(programs)}, {Path(argv[0]).name!r}: "
+                quoted = quote_output(outcome, has_results=any(None in reader.paths for reader in self.output_files))
+                raise RunError(failure.status, f"{which}{failure}{quoted}") from failure
+        raise RunError(Status.NOT_STARTED, "there is no command")
+
+    def _run_program(
+        self, argv: list[str], directory: RunDirectory, environment: Environment, deadline: float
+    ) -> Outcome:
+        left = None if self.timeout is None else max(deadline - time.monotonic(), 0.0)
         try:
-            intact = directory.is_intact()  # checked first: a directory that replaced it must not be removed
-            check_ending(outcome, self.timeout)
-            check_intact(intact=intact)
-            check_success(outcome, directory.path / self.target_file if self.target_file else None)
-            return self._read(directory.path)
-        except RunError as failure:
-            raise RunError(failure.status, f"{failure}{quote_standard_error(outcome)}") from failure
+            return run_process(argv, directory.path, environment, left)
+        except OSError as error:
+            raise start_error(error) from error
 
     def _name_inputs(self, row: Floats) -> Values:
         numbers: dict[str, float | Mapping[str | int, float]] = {}
@@ -327,6 +358,8 @@ class ExecutableModel:
         # Without the timeout, which does not affect the outputs of a run.
         settings = (self.command, self.inputs, self.outputs, self.threads, sorted(self.environment.items()))
         rules = (self.target_file, self.fallback, self.partial, sorted(self.bounds.items()))
+        if self.then:
+            rules += (self.then,)  # type: ignore[assignment]
         templates = [(file.path, template) for file, template in zip(self.input_files, self._templates, strict=True)]
         return digest_of(
             [
@@ -337,10 +370,17 @@ class ExecutableModel:
                 *digest_local_files(self.files, self._folder),
                 *(
                     data
-                    for (program, _), command in zip(self._commands, (self.command, self.fallback), strict=False)
+                    for (program, _), command in (
+                        *zip(self._commands, (self.command, self.fallback), strict=False),
+                        *zip(self._then, self.then, strict=True),
+                    )
                     for data in read_program_files(program, command)
                 ),
-                *digest_project_files((*self.command, *self.fallback), self.environment, folder),
+                *digest_project_files(
+                    (*self.command, *self.fallback, *(word for words in self.then for word in words)),
+                    self.environment,
+                    folder,
+                ),
             ]
         )
 

@@ -22,6 +22,18 @@ def spellings(name: str, label: Label) -> tuple[str, ...]:
     return tuple(text.lower() for text in (f"{name}[{label}]", f"{name}_{label}", f"{name}{label}", *own))
 
 
+def file_names(quantities: Iterable[Quantity]) -> dict[Column, tuple[str, ...]]:
+    """Return the names, in lower case, that each column may have in a file: its own, or else its `spellings`."""
+    found: dict[Column, tuple[str, ...]] = {}
+    for quantity in quantities:
+        columns = columns_of([quantity])
+        if quantity.names is None:
+            found |= {column: spellings(*column) for column in columns}
+        else:
+            found |= {column: (name.lower(),) for column, name in zip(columns, quantity.names, strict=True)}
+    return found
+
+
 def match_names(setting: str, quantities: Iterable[Quantity], known: Iterable[str], what: str) -> dict[str, Column]:
     """Find the name of each column of `quantities`, regardless of case.
 
@@ -47,12 +59,12 @@ def match_names(setting: str, quantities: Iterable[Quantity], known: Iterable[st
     """
     names = {name.lower(): name for name in known}
     found: dict[str, Column] = {}
-    for column in columns_of(quantities):
-        own = [spelling for spelling in dict.fromkeys(spellings(*column)) if spelling in names]
+    for column, possible in file_names(quantities).items():
+        own = [spelling for spelling in dict.fromkeys(possible) if spelling in names]
         shown = column_name(*column)
         if not own:
-            hint = did_you_mean(spellings(*column)[0], names)
-            raise AdapterError(setting, f"{shown!r} is not {what}; {hint}")
+            called = shown if possible[0] == shown.lower() else f"{possible[0]} ({shown})"
+            raise AdapterError(setting, f"{called!r} is not {what}; {did_you_mean(possible[0], names)}")
         if len(own) > 1:
             raise AdapterError(setting, f"{shown!r} may be {own[0]!r} or {own[1]!r}, each {what}")
         if own[0] in found:

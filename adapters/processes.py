@@ -18,7 +18,7 @@ from .supervisor import Program
 STDOUT = "standard_output.txt"
 STDERR = "standard_error.txt"
 TAIL = 2000
-"""Characters of standard error that are kept for messages."""
+"""Characters of standard error, and of standard output, that are kept for messages."""
 LOG_LIMIT = 64 * 2**20
 """Bytes of standard output or standard error after which a program is killed, so that it does not fill the disk."""
 KEPT = 32 * 2**10
@@ -55,13 +55,14 @@ class Outcome:
     ending : Ending
     returncode : int
         Exit code, or minus the number of the signal that killed it.
-    standard_error : str
-        The last `TAIL` characters of standard error.
+    standard_error, standard_output : str
+        The last `TAIL` characters of each.
     """
 
     ending: Ending
     returncode: int
     standard_error: str = field(default="", compare=False)
+    standard_output: str = field(default="", compare=False)
 
 
 def make_environment(extras: Mapping[str, str], threads: int) -> Environment:
@@ -125,7 +126,7 @@ def run_process(
         flood = _find_flood(logs)
         for log in logs if flood is not None else ():
             _shorten(log)
-        return Outcome(flood or ending, program.returncode, _read_tail(logs[1]))
+        return Outcome(flood or ending, program.returncode, _read_tail(logs[1]), _read_tail(logs[0]))
 
 
 @contextmanager

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from .pest.pest_template import PestTemplate
+from .pest.pest_template import PestTemplate, named_parameters
 from .processes import STDERR, STDOUT
 from .protocol import AdapterError, Quantity
 from .quantities import closest_match, did_you_mean
 from .readers.reader import Reader, select
 from .templates import InputTemplate, Template, TemplateError
 
-_TEMPLATES = {"plain": Template, "tpl": PestTemplate}
 _PATH_END = re.compile(r"[\s'\",:;]")  # in an argument or a variable
+_PATTERN = re.compile(r"[*?\[]")
 _SIMILARITY = 0.8  # of file names: many have the same ending
 
 
@@ -117,11 +117,11 @@ def load_template(setting: str, file: InputFile, folder: Path, inputs: tuple[Qua
     else:
         path = folder / file.template
         text, where = _read_template(f"{setting}.template", path), f"{path}, "
-    if file.format not in _TEMPLATES:
+    if file.format not in ("plain", "tpl"):
         raise AdapterError(f"{setting}.format", f"must be 'plain' or 'tpl'; it is {file.format!r}")
     try:
         if where:
-            template = _TEMPLATES[file.format](text)
+            template = Template(text) if file.format == "plain" else PestTemplate(text, named_parameters(inputs))
         template.check(inputs)
     except TemplateError as error:
         raise AdapterError(f"{setting}.template", f"{where}{error}") from error
@@ -137,6 +137,28 @@ def _read_template(setting: str, path: Path) -> str:
         raise AdapterError(setting, f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise AdapterError(setting, f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+
+
+def expand_files(files: tuple[LocalFile, ...], folder: Path) -> tuple[LocalFile, ...]:
+    """Return the files, with each pattern such as ``data/*.dat`` replaced by the files that it matches, in order.
+
+    With a `path`, they are placed in the directory of this name; otherwise each has its own name.
+    """
+    found: list[LocalFile] = []
+    for i, file in enumerate(files):
+        pattern = str(file.source)
+        if not _PATTERN.search(pattern) or (folder / file.source).exists():
+            found.append(file)
+            continue
+        base = Path(os.sep) if file.source.is_absolute() else folder
+        matches = sorted(base.glob(pattern.lstrip(os.sep) if file.source.is_absolute() else pattern))
+        if not matches:
+            raise AdapterError(f"files[{i}].source", f"no file matches {str(base / pattern)!r}")
+        found += (
+            LocalFile(match, str(PurePosixPath(file.path) / match.name) if file.path else "", file.link)
+            for match in matches
+        )
+    return tuple(found)
 
 
 def check_files(files: tuple[LocalFile, ...], folder: Path) -> None:

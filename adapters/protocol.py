@@ -37,7 +37,7 @@ HOMES: dict[str, str] = {}
 STOPPED: set[str] = set()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Quantity:
     """A named input or output: one number, or one number per label.
 
@@ -49,11 +49,19 @@ class Quantity:
         UDUNITS string such as ``"m s-1"``; ``"1"`` for a quantity without a unit.
     labels : tuple of str or int, optional
         Label of each number, for example the number of a layer; None for a single number.
+    names : tuple of str, optional
+        Name of each number in the files of PEST and Dakota; by default it is made of name and label.
     """
 
     name: str
     unit: str
     labels: tuple[str | int, ...] | None = None
+    names: tuple[str, ...] | None = None
+
+    def __repr__(self) -> str:
+        """Return the settings; names only if there are some, because the digest of a model contains this text."""
+        more = "" if self.names is None else f", names={self.names!r}"
+        return f"Quantity(name={self.name!r}, unit={self.unit!r}, labels={self.labels!r}{more})"
 
     @property
     def size(self) -> int:

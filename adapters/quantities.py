@@ -27,6 +27,7 @@ def check_quantities(setting: str, quantities: tuple[Quantity, ...]) -> None:
         if quantity.name in seen:
             raise AdapterError(setting, f"names must differ, but {quantity.name!r} comes twice")
         seen.add(quantity.name)
+        _check_file_names(setting, quantity)
         if quantity.labels is None:
             continue
         if not quantity.labels:
@@ -34,6 +35,17 @@ def check_quantities(setting: str, quantities: tuple[Quantity, ...]) -> None:
         # Templates and messages write labels as text, where 1 and "1" are the same.
         if len({str(label) for label in quantity.labels}) < len(quantity.labels):
             raise AdapterError(setting, f"the labels of {quantity.name!r} must differ, but are {quantity.labels}")
+
+
+def _check_file_names(setting: str, quantity: Quantity) -> None:
+    names = quantity.names
+    if names is None:
+        return
+    if len(names) != quantity.size:
+        raise AdapterError(setting, f"the names of {quantity.name!r} must be {quantity.size}, but are {len(names)}")
+    if len({name.lower() for name in names}) < len(names):
+        twice = next(name for name in names if [other.lower() for other in names].count(name.lower()) > 1)
+        raise AdapterError(setting, f"the names of {quantity.name!r} must differ, but {twice!r} comes twice")
 
 
 def size_of(quantities: Iterable[Quantity]) -> int:

@@ -16,6 +16,8 @@ from .quantities import describe_nonfinite
 
 QUOTED = 2000
 """Characters of the output of a program that a message quotes."""
+QUOTED_OUTPUT = 400
+"""Characters of standard output that are quoted besides standard error."""
 
 _STREAMS = {Ending.STDOUT_LIMIT: "standard output", Ending.STDERR_LIMIT: "standard error"}
 
@@ -133,10 +135,22 @@ def describe_os_error(error: OSError) -> str:
     return str(error)
 
 
-def quote_standard_error(outcome: Outcome) -> str:
-    """Return the end of standard error as part of a message; empty if the program wrote nothing."""
-    text = _join_lines(outcome.standard_error)
-    return f"; standard error: {text}" if text else ""
+def quote_output(outcome: Outcome, *, has_results: bool = False) -> str:
+    """Return the end of standard error and of standard output as part of a message; empty if there is neither.
+
+    Many programs report errors on standard output. Its end is shorter if there is something on standard error.
+
+    Parameters
+    ----------
+    outcome : Outcome
+    has_results : bool
+        Whether standard output contains the outputs; it is then quoted only if the program ended with an error.
+    """
+    errors = _join_lines(outcome.standard_error)
+    output = "" if has_results and outcome.returncode == 0 else _join_lines(outcome.standard_output)
+    most = QUOTED_OUTPUT if errors else QUOTED
+    quoted = f"; standard error: {errors}" if errors else ""
+    return f"{quoted}; end of standard output: {output[-most:].lstrip(' |')}" if output else quoted
 
 
 def quote(text: str | bytes, most: int = QUOTED) -> str:

@@ -23,6 +23,77 @@ class Conversion(NamedTuple):
 IDENTITY = Conversion(1.0, 0.0)
 
 
+# Units of oil fields, hydrology and geophysics that UDUNITS does not know, by their names in lower case.
+_SUGGESTIONS = {
+    "md": "millidarcy",
+    "psia": "psi",
+    "cp": "centipoise",
+    "stb": "bbl",
+    "rb": "bbl",
+    "stb/day": "bbl day-1",
+    "stb/d": "bbl day-1",
+    "bopd": "bbl day-1",
+    "bwpd": "bbl day-1",
+    "scf": "ft3",
+    "mscf": "1000 ft3",
+    "mscf/day": "1000 ft3 day-1",
+    "mmscf": "1e6 ft3",
+    "sm3": "m3",
+    "rm3": "m3",
+    "sm3/day": "m3 day-1",
+    "rcf": "ft3",
+    "cfs": "ft3 s-1",
+    "cfd": "ft3 day-1",
+    "cms": "m3 s-1",
+    "cumec": "m3 s-1",
+    "gpm": "gallon minute-1",
+    "gpd": "gallon day-1",
+    "gpd/ft": "gallon day-1 ft-1",
+    "gpd/ft2": "gallon day-1 ft-2",
+    "mgd": "1e6 gallon day-1",
+    "lpm": "L minute-1",
+    "lps": "L s-1",
+    "mld": "1e6 L day-1",
+    "ohmm": "ohm m",
+    "ohm_m": "ohm m",
+    "pct": "percent",
+    "fraction": "1",
+    "eotvos": "1e-9 s-2",
+    "dyn/cm": "dyne cm-1",
+    "mya": "1e6 year",
+}
+# Units that UDUNITS knows with another meaning than a geoscientist expects.
+_MISREAD = {
+    "md": ("a milli-day", "millidarcy"),
+    "Ma": ("a mega-are, which is an area", "1e6 year"),
+    "ka": ("a kilo-are, which is an area", "1000 year"),
+}
+
+
+def suggest_unit(text: str) -> str:
+    """Return what to write instead of a unit that UDUNITS does not know or understands otherwise.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    str
+        The end of a sentence; empty if there is nothing to suggest.
+
+    Examples
+    --------
+    >>> suggest_unit("mD"), suggest_unit("m")
+    ("such as 'millidarcy'", '')
+    """
+    if text in _MISREAD:
+        meaning, instead = _MISREAD[text]
+        return f"such as {instead!r}; {text!r} would be {meaning}"
+    instead = "" if is_unit(text) else _SUGGESTIONS.get(" ".join(text.lower().split()), "")
+    return f"such as {instead!r}" if instead else ""
+
+
 def is_unit(text: str) -> bool:
     """Return whether UDUNITS knows a unit.
 

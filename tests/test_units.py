@@ -1,6 +1,6 @@
 import pytest
 
-from invgp.units import conversion, is_unit
+from invgp.units import conversion, is_unit, suggest_unit
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,20 @@ def test_that_units_are_what_udunits_knows(text, known):
 
 def test_that_logarithmic_units_are_not_converted_by_a_factor():
     assert conversion("lg(re 1 mW)", "W") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "suggestion"),
+    [
+        ("mD", "such as 'millidarcy'"),
+        ("md", "such as 'millidarcy'; 'md' would be a milli-day"),
+        ("STB/day", "such as 'bbl day-1'"),
+        ("gpd/ft2", "such as 'gallon day-1 ft-2'"),
+        ("m3/d", ""),
+        ("furlongz", ""),
+    ],
+)
+def test_that_units_of_oil_fields_and_hydrology_have_a_suggestion(text, suggestion):
+    assert suggest_unit(text) == suggestion
+    if suggestion:
+        assert is_unit(suggestion.split("'")[1])

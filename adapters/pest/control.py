@@ -1,35 +1,19 @@
-"""PEST control files, of both styles: the parts that are needed to run the model."""
+"""PEST control files, of both styles."""
 
 from __future__ import annotations
 
-import csv
 import math
-import re
-import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..protocol import AdapterError
 from ..readers.text import parse_number
-from .instruction_file import read_setting
+from .control_sections import SETTING, ControlSections, Row, split_words
+from .files import convert_path
+from .prior_information import PriorEquation, read_equations
 
-SETTING = "control"
-
-# The columns of the older style, in order; an external table of the newer style names its own.
-_COLUMNS = {
-    "parameter data": (
-        "parnme", "partrans", "parchglim", "parval1", "parlbnd", "parubnd", "pargp", "scale", "offset", "dercom",
-    ),
-    "observation data": ("obsnme", "obsval", "weight", "obgnme"),
-    "model input/output": ("pest_file", "model_file"),
-    "model input": ("pest_file", "model_file"),
-    "model output": ("pest_file", "model_file"),
-}  # fmt: skip
-_VERSIONS = ("1", "2")
 _TRANSFORMS = ("none", "log", "fixed", "tied")
-
-Row = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -46,6 +30,12 @@ class ControlParameter:
         The model reads ``value * scale + offset``.
     tied_to : str
         Name, in lower case, of the parameter to which a tied one has a fixed ratio; otherwise empty.
+    lower, upper : float
+        Bounds; infinite if the file has none.
+    group : str
+        Parameter group, in lower case.
+    columns : mapping of str to str
+        Other columns of an external table, such as coordinates.
     """
 
     transform: str
@@ -53,6 +43,35 @@ class ControlParameter:
     scale: float = 1.0
     offset: float = 0.0
     tied_to: str = ""
+    lower: float = -math.inf
+    upper: float = math.inf
+    group: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ControlObservation:
+    """An observation of a control file.
+
+    Parameters
+    ----------
+    value : float
+        Measured value; NaN if the file has none.
+    weight : float
+        Weight; 1 if the file has none.
+    group : str
+        Observation group, in lower case.
+    std : float
+        Standard deviation of the noise, from the column ``standard_deviation``; NaN if the file has none.
+    columns : mapping of str to str
+        Other columns of an external table.
+    """
+
+    value: float
+    weight: float = 1.0
+    group: str = ""
+    std: float = math.nan
+    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,18 +82,33 @@ class Control:
     ----------
     parameters : mapping of str to ControlParameter
         By name, in lower case.
-    observations : tuple of str
-        Names, in lower case.
-    command : str
-        Model command line.
+    observations : mapping of str to ControlObservation
+        By name, in lower case.
+    commands : tuple of str
+        Model command lines, which are run one after the other.
     files : tuple of tuple of str
         Pairs of a template or instruction file, relative to the control file, and the file of the model.
+    equations : tuple of PriorEquation
+        Prior information.
+    observation_groups : mapping of str to str
+        Names of the groups, in lower case, each with the file of its covariance matrix or an empty text.
+    options : mapping of str to str
+        Options of PEST++ (lines that start with ``++``) and the keywords of the control data, in lower case.
+    sections : tuple of str
+        Names of all sections, in lower case.
+    unused_commands : tuple of str
+        Command lines that PEST uses for derivatives only (NUMCOM).
     """
 
     parameters: Mapping[str, ControlParameter]
-    observations: tuple[str, ...]
-    command: str
+    observations: Mapping[str, ControlObservation]
+    commands: tuple[str, ...]
     files: tuple[tuple[str, str], ...]
+    equations: tuple[PriorEquation, ...] = ()
+    observation_groups: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+    sections: tuple[str, ...] = ()
+    unused_commands: tuple[str, ...] = ()
 
 
 def read_control(path: Path) -> Control:
@@ -93,95 +127,42 @@ def read_control(path: Path) -> Control:
     AdapterError
         It is invalid; the setting is ``control``.
     """
-    sections = _Sections(path)
+    sections = ControlSections(path)
     commands = [line for _, line in sections.lines("model command line")]
-    if len(commands) != 1:
-        raise AdapterError(SETTING, f"{path} has {len(commands)} model command lines; exactly one can be run")
+    if not commands:
+        raise AdapterError(SETTING, f"{path} has no model command line; it must have at least one")
+    numbered = _control_words(sections, 2)[4:5]  # NUMCOM: one command line for the model, others for derivatives
+    run = 1 if numbered and numbered[0].isdecimal() and int(numbered[0]) > 1 else len(commands)
     pairs = [
-        (row["pest_file"], row["model_file"])
+        (row["pest_file"], convert_path(row["model_file"]))
         for section in ("model input/output", "model input", "model output")
         for row in sections.rows(section)
     ]
-    observations = tuple(row["obsnme"].lower() for row in sections.rows("observation data"))
-    case = Control(_parameters(sections), observations, commands[0], tuple(pairs))
+    options = dict(sections.options)
+    if len(mode := _control_words(sections, 0)) > 1:
+        options.setdefault("pestmode", mode[1].lower())
+    parameters = _parameters(sections)
+    case = Control(
+        parameters,
+        _observations(sections),
+        tuple(commands[:run]),
+        tuple(pairs),
+        read_equations(sections, parameters),
+        _observation_groups(sections),
+        options,
+        sections.names,
+        tuple(commands[run:]),
+    )
     _check_counts(sections, case)
     return case
 
 
-@dataclass
-class _Sections:
-    """The lines of each section, without comments."""
-
-    path: Path
-    _lines: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        first, *lines = read_setting(SETTING, self.path).splitlines() or [""]
-        if first.split()[:1] != ["pcf"]:
-            raise AdapterError(SETTING, f"{self.path} is no control file: its first line must start with 'pcf'")
-        version = re.search(r"version\s*=\s*(\S+)", first.lower())
-        if version is not None and version[1] not in _VERSIONS:
-            must = "must be of version 2, or of the older style, which says no version"
-            raise AdapterError(SETTING, f"{self.path} {must}; its first line is {first.strip()!r}")
-        current: list[tuple[int, str]] = []
-        for position, line in enumerate(lines, start=2):
-            text = line.strip()
-            if text.startswith("*"):
-                name = " ".join(text[1:].lower().split())
-                current = self._lines.setdefault(name, [])
-            elif text and not text.startswith(("#", "++")):
-                current.append((position, text))
-
-    def lines(self, section: str) -> list[tuple[int, str]]:
-        return self._lines.get(section, [])
-
-    def rows(self, section: str) -> Iterator[Row]:
-        """Yield the rows of a section, by name of column, from its lines and its external tables."""
-        columns = _COLUMNS[section]
-        for position, line in self.lines(section):
-            words = self._words(position, line)
-            # Two words among the parameters tie one to another.
-            if section == "parameter data" and len(words) == 2:
-                yield {"parnme": words[0], "partied": words[1]}
-                continue
-            needed = 4 if section == "parameter data" else 2 if "model" in section else 1
-            if len(words) < needed:
-                raise self.error(position, f"must have the columns {', '.join(columns[:needed])}")
-            yield dict(zip(columns, words, strict=False))
-        for position, line in self.lines(f"{section} external"):
-            yield from self._table(position, line, columns[:1] if "model" not in section else columns)
-
-    def error(self, position: int, what: str) -> AdapterError:
-        return AdapterError(SETTING, f"{self.path}, line {position}: {what}")
-
-    def _words(self, position: int, line: str) -> list[str]:
-        try:
-            # A quoted name may contain blanks; a backslash is part of a path.
-            lexer = shlex.shlex(line, posix=True, punctuation_chars=False)
-            lexer.whitespace_split, lexer.escape, lexer.commenters = True, "", "#"
-            return list(lexer)
-        except ValueError as error:
-            raise self.error(position, f"cannot be read: {error}") from error
-
-    def _table(self, position: int, line: str, needed: tuple[str, ...]) -> Iterator[Row]:
-        name, *options = self._words(position, line)
-        settings = dict(zip(options[::2], options[1::2], strict=False))
-        lines = read_setting(SETTING, self.path.parent / name).splitlines()
-        if settings.get("sep", ",").lower() == "w":
-            rows = [self._words(position, text) for text in lines if text.strip()]
-        else:
-            rows = [row for row in csv.reader(lines, delimiter=settings.get("sep", ",")) if any(row)]
-        header = [entry.strip().lower() for entry in rows[0]] if rows else []
-        for column in needed:
-            if column not in header:
-                raise self.error(position, f"the table {name!r} has no column {column!r}")
-        for row in rows[1:]:
-            entries = [entry.strip() for entry in row]
-            missing = settings.get("missing_values", "")
-            yield {key: entry for key, entry in zip(header, entries, strict=False) if entry not in ("", missing)}
+def _control_words(sections: ControlSections, index: int) -> list[str]:
+    lines = sections.lines("control data")
+    return split_words(lines[index][1]) if index < len(lines) else []
 
 
-def _check_counts(sections: _Sections, case: Control) -> None:
+def _check_counts(sections: ControlSections, case: Control) -> None:
     """Raise `AdapterError` if the numbers in the control data are wrong: the file may be incomplete."""
     for (position, line), names in zip(
         sections.lines("control data")[1:3], ("NPAR and NOBS", "NTPLFLE and NINSFLE"), strict=False
@@ -200,22 +181,26 @@ def _check_counts(sections: _Sections, case: Control) -> None:
                 raise sections.error(position, f"says {expected} {what} ({names}), but the file has {found}")
 
 
-def _parameters(sections: _Sections) -> dict[str, ControlParameter]:
+def _parameters(sections: ControlSections) -> dict[str, ControlParameter]:
     parameters: dict[str, ControlParameter] = {}
     ties: dict[str, str] = {}
     for row in sections.rows("parameter data"):
-        name = row["parnme"].lower()
+        name = _name(sections, row, "parnme")
         if "partied" in row:
             ties[name] = row["partied"].lower()
         if "parval1" in row:
+            if name in parameters:
+                raise AdapterError(SETTING, f"{sections.path}: the parameter {name!r} comes twice")
             parameters[name] = _parameter(sections.path, name, row)
+        elif "partied" not in row:
+            raise AdapterError(SETTING, f"{sections.path}: the parameter {name!r} has no value (parval1)")
     for name, parameter in parameters.items():
         if parameter.transform == "tied":
             parent = ties.get(name, "")
             if parent not in parameters or parameters[parent].transform == "tied":
                 must = "which must be a parameter that is not tied itself"
                 raise AdapterError(SETTING, f"{sections.path}: {name!r} is tied to {parent!r}, {must}")
-            parameters[name] = ControlParameter("tied", parameter.value, parameter.scale, parameter.offset, parent)
+            parameters[name] = replace(parameter, tied_to=parent)
     if not parameters:
         raise AdapterError(SETTING, f"{sections.path} has no parameters")
     return parameters
@@ -225,13 +210,41 @@ def _parameter(path: Path, name: str, row: Row) -> ControlParameter:
     transform = row.get("partrans", "none").lower()
     if transform not in _TRANSFORMS:
         raise AdapterError(SETTING, f"{path}: the transform of {name!r} is {transform!r}, none of {_TRANSFORMS}")
-    try:
-        value, scale, offset = (
-            parse_number(row.get(key, standard), key)
-            for key, standard in (("parval1", ""), ("scale", "1"), ("offset", "0"))
-        )
-    except ValueError as error:
-        raise AdapterError(SETTING, f"{path}: parameter {name!r}, {error}") from error
+    standard = {"parval1": "", "scale": "1", "offset": "0", "parlbnd": "-inf", "parubnd": "inf"}
+    value, scale, offset, lower, upper = _numbers(path, f"parameter {name!r}", row, standard)
     if not (math.isfinite(value) and math.isfinite(scale) and math.isfinite(offset)):
         raise AdapterError(SETTING, f"{path}: parameter {name!r} has a number that is not finite")
-    return ControlParameter(transform, value, scale, offset)
+    handled = {*standard, "parnme", "partrans", "pargp", "partied", "parchglim", "dercom"}
+    others = {key: entry for key, entry in row.items() if key not in handled}
+    return ControlParameter(transform, value, scale, offset, "", lower, upper, row.get("pargp", "").lower(), others)
+
+
+def _observations(sections: ControlSections) -> dict[str, ControlObservation]:
+    observations: dict[str, ControlObservation] = {}
+    standard = {"obsval": "nan", "weight": "1", "standard_deviation": "nan"}
+    for row in sections.rows("observation data"):
+        name = _name(sections, row, "obsnme")
+        if name in observations:
+            raise AdapterError(SETTING, f"{sections.path}: the observation {name!r} comes twice")
+        value, weight, std = _numbers(sections.path, f"observation {name!r}", row, standard)
+        others = {key: entry for key, entry in row.items() if key not in {*standard, "obsnme", "obgnme"}}
+        observations[name] = ControlObservation(value, weight, row.get("obgnme", "").lower(), std, others)
+    return observations
+
+
+def _observation_groups(sections: ControlSections) -> dict[str, str]:
+    words = (split_words(line) for _, line in sections.lines("observation groups"))
+    return {name.lower(): next(iter(rest), "") for name, *rest in words}
+
+
+def _name(sections: ControlSections, row: Row, column: str) -> str:
+    if column not in row:
+        raise AdapterError(SETTING, f"{sections.path}: a row of an external table has no {column}")
+    return row[column].lower()
+
+
+def _numbers(path: Path, owner: str, row: Row, standard: Mapping[str, str]) -> list[float]:
+    try:
+        return [parse_number(row.get(key, text), key) for key, text in standard.items()]
+    except ValueError as error:
+        raise AdapterError(SETTING, f"{path}: {owner}, {error}") from error

@@ -8,31 +8,17 @@ from pathlib import Path
 
 import numpy as np
 
-from ..flat_names import match_names, spellings
+from ..flat_names import file_names, match_names
 from ..protocol import AdapterError, Floats, Quantity
-from ..quantities import columns_of
 from ..readers.text import read_text
+from .files import read_setting
 from .instructions import InstructionError, Instructions
 
 
-def read_setting(setting: str, path: Path) -> str:
-    """Read a text file, in UTF-8 or else in Latin 1; `setting` is named in an error."""
+def load_instructions(setting: str, path: Path, delimiters: str = "") -> Instructions:
+    """Read an instruction file; `setting` is named in an error, `delimiters` are those of `Instructions`."""
     try:
-        data = path.read_bytes()
-    except FileNotFoundError as error:
-        raise AdapterError(setting, f"there is no file {path}") from error
-    except OSError as error:
-        raise AdapterError(setting, f"{path} cannot be read: {error.strerror}") from error
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
-
-
-def load_instructions(setting: str, path: Path) -> Instructions:
-    """Read an instruction file; `setting` is named in an error."""
-    try:
-        return Instructions(read_setting(setting, path))
+        return Instructions(read_setting(setting, path), delimiters)
     except InstructionError as error:
         raise AdapterError(setting, f"{path}, {error}") from error
 
@@ -41,7 +27,7 @@ def load_instructions(setting: str, path: Path) -> Instructions:
 class InstructionFile:
     """Output files read by PEST instructions.
 
-    Observations are assigned to outputs by name, see `spellings`. Other observations are read and ignored.
+    Observations are assigned to outputs by name, see `file_names`. Other observations are read and ignored.
 
     Parameters
     ----------
@@ -82,7 +68,7 @@ class InstructionFile:
                     raise
                 what = "was not written" if isinstance(error, FileNotFoundError) else str(error)
                 raise ValueError(f"{path!r}: {what}") from error
-        return np.array([_find_number(numbers, spellings(*column)) for column in columns_of(quantities)])
+        return np.array([_find_number(numbers, names) for names in file_names(quantities).values()])
 
 
 def _find_number(numbers: dict[str, float], names: tuple[str, ...]) -> float:

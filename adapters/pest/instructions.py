@@ -11,7 +11,6 @@ from enum import Enum, auto
 from ..readers.text import parse_number
 
 _IGNORED = "dum"
-_BLANK, _WORD, _ENTRY = re.compile(r"\s"), re.compile(r"\S"), re.compile(r"[^\s,]+")
 
 
 class InstructionError(ValueError):
@@ -51,7 +50,7 @@ _PATTERNS = {
 _READS = (Kind.FIXED, Kind.SEMI_FIXED, Kind.FREE)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Instructions:
     """The text of an ``.ins`` file.
 
@@ -59,6 +58,8 @@ class Instructions:
     ----------
     text : str
         The instructions; the first line is ``pif`` and the delimiter of markers.
+    delimiters : str
+        Characters that separate numbers in the output file, besides white space and commas.
 
     Raises
     ------
@@ -67,6 +68,7 @@ class Instructions:
     """
 
     text: str
+    delimiters: str = ""
     _lines: tuple[tuple[int, tuple[Instruction, ...]], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -74,6 +76,11 @@ class Instructions:
         for name, times in Counter(self.names).items():
             if times > 1:
                 raise InstructionError(f"the observation {name!r} is read {times} times")
+
+    def __repr__(self) -> str:
+        """Return the text, and the delimiters if there are some: the digest of a model contains it."""
+        more = f", delimiters={self.delimiters!r}" if self.delimiters else ""
+        return f"Instructions(text={self.text!r}{more})"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -97,7 +104,7 @@ class Instructions:
         ValueError
             The text does not match the instructions, or a word is not a number; the message names both lines.
         """
-        cursor = _Cursor(text.replace("\r\n", "\n").split("\n"))
+        cursor = _Cursor(text.replace("\r\n", "\n").split("\n"), self.delimiters)
         numbers: dict[str, float] = {}
         for line, items in self._lines:
             try:
@@ -110,8 +117,11 @@ class Instructions:
 class _Cursor:
     """A position in an output file: a line, and a column, 0 before the first character."""
 
-    def __init__(self, lines: list[str]) -> None:
+    def __init__(self, lines: list[str], delimiters: str) -> None:
         self._lines = lines
+        more = re.escape(delimiters)
+        self._blank, self._word = re.compile(rf"[\s{more}]"), re.compile(rf"[^\s{more}]")
+        self._entry = re.compile(rf"[^\s,{more}]+")
         self._row = -1
         self._column = 0
 
@@ -170,8 +180,8 @@ class _Cursor:
         else:
             # The cursor moves to the last blank before the next word. Two searches, because a single pattern would
             # take time with the square of the number of blanks.
-            blank = _BLANK.search(self._line, self._column)
-            word = _WORD.search(self._line, blank.end()) if blank else None
+            blank = self._blank.search(self._line, self._column)
+            word = self._word.search(self._line, blank.end()) if blank else None
             place = end = word.start() if word else -1
             what = "word after white space"
         if place < 0:
@@ -180,7 +190,7 @@ class _Cursor:
 
     def _read(self, item: Instruction, after: Instruction | None) -> str:
         if item.kind is Kind.FREE:
-            match = _ENTRY.search(self._line, self._column)
+            match = self._entry.search(self._line, self._column)
             if match is None:
                 raise self._error(f"{item.text!r} was not found after column {self._column}")
             word, end = match[0], match.end()
@@ -190,7 +200,9 @@ class _Cursor:
         elif item.kind is Kind.FIXED:
             word, end = self._line[item.start - 1 : item.stop].strip(), item.stop
         else:
-            overlapping = [m for m in _ENTRY.finditer(self._line) if m.end() >= item.start and m.start() < item.stop]
+            overlapping = [
+                m for m in self._entry.finditer(self._line) if m.end() >= item.start and m.start() < item.stop
+            ]
             word, end = (overlapping[0][0], overlapping[0].end()) if overlapping else ("", 0)
         if not word:
             raise self._error(f"{item.text!r} was not found in columns {item.start} to {item.stop}")

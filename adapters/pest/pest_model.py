@@ -5,21 +5,23 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shlex
 import shutil
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from ..executables import Bounds, ExecutableModel
 from ..flat_names import match_names
 from ..programs import InputFile, LocalFile
 from ..protocol import AdapterError, Quantity
-from ..quantities import did_you_mean
+from ..quantities import check_quantities, did_you_mean
 from ..templates import TemplateError
-from .control import SETTING, Control, read_control
-from .instruction_file import InstructionFile, load_instructions, read_setting
+from .control import Control, read_control
+from .control_sections import SETTING, split_words
+from .files import convert_path, find_file, read_setting
+from .instruction_file import InstructionFile, load_instructions
 from .instructions import Instructions
-from .pest_template import Parameter, PestTemplate
+from .pest_template import Parameter, PestTemplate, named_parameters
 
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _NEEDS_SHELL = re.compile(r"[|<>&;`$*?~]")
@@ -46,7 +48,7 @@ def pest_model(
     is the parameter ``depth[1]``, ``depth_1`` or ``depth1``; with label ``"hk"`` also ``hk``. Values are those of PEST:
     the model reads them times ``SCALE`` plus ``OFFSET``. A parameter that is not an input has its initial value,
     whether it is fixed or not. A tied parameter keeps its ratio to its parent. Bounds, weights, groups and prior
-    information are ignored.
+    information are ignored. Several model command lines are run one after the other.
 
     The model runs in a directory of its own. Files beside the control file that are named in the command line are
     copied there; all other files that the model reads must be in `files`.
@@ -68,9 +70,11 @@ def pest_model(
     AdapterError
         The files are invalid, or an input or output is not in them.
     """
+    check_quantities("inputs", inputs)
+    check_quantities("outputs", outputs)
     folder = control.absolute().parent
     case = read_control(control)
-    command, scripts = _split_command(case.command, folder, control)
+    commands, scripts = zip(*(_split_command(line, folder, control) for line in case.commands), strict=True)
     parameters = _assign_parameters(case, inputs, control)
     templates, reader = _load_files(case, folder, parameters)
     _check_inputs_used(inputs, case, templates, control)
@@ -80,12 +84,13 @@ def pest_model(
     named = {*(file.place for file in files), *(PurePosixPath(model_file) for _, model_file in case.files)}
     try:
         return ExecutableModel(
-            command=command,
+            command=commands[0],
+            then=commands[1:],
             inputs=inputs,
             outputs=outputs,
             input_files=templates,
             output_files=(reader,),
-            files=(*files, *(script for script in scripts if script.place not in named)),
+            files=(*files, *(s for s in dict.fromkeys(chain.from_iterable(scripts)) if s.place not in named)),
             timeout=timeout,
             threads=threads,
             environment=environment or {},
@@ -103,18 +108,17 @@ def pest_model(
 
 def _split_command(line: str, folder: Path, control: Path) -> tuple[tuple[str, ...], tuple[LocalFile, ...]]:
     """Split the command line, and find the files beside the control file that its arguments name."""
-    try:
-        words = shlex.split(line)
-    except ValueError as error:
-        raise AdapterError(SETTING, f"{control}: the model command line {line!r} cannot be split: {error}") from error
+    words = split_words(line)
+    if not words or words[0].startswith(("'", '"')):
+        raise AdapterError(SETTING, f"{control}: the model command line {line!r} has a quote without its partner")
     if _NEEDS_SHELL.search(_QUOTED.sub("", line)):
         raise AdapterError(
             SETTING,
             f"{control}: the model command line {line!r} needs a shell, and none is used; put it into a script that "
             "starts with #!/bin/sh, and name that",
         )
-    if os.sep not in words[0] and shutil.which(words[0]) is None and (folder / words[0]).is_file():
-        words[0] = f"./{words[0]}"
+    words = [words[0], *(_find_argument(word, folder) for word in words[1:])]
+    words[0] = _find_program_name(words[0], folder, line, control)
     scripts = [
         LocalFile(Path(word), word)
         for word in dict.fromkeys(words[1:])
@@ -124,8 +128,33 @@ def _split_command(line: str, folder: Path, control: Path) -> tuple[tuple[str, .
     return (words[0], *escaped), tuple(scripts)
 
 
+def _find_argument(word: str, folder: Path) -> str:
+    """Return an argument; one with backslashes that is the path of a file has slashes instead."""
+    plain = convert_path(word)
+    return plain if plain != word and (folder / plain).exists() else word
+
+
+def _find_program_name(word: str, folder: Path, line: str, control: Path) -> str:
+    r"""Return the name of the program; a name of Windows (``bin\mf6.exe``) may be ``bin/mf6`` here."""
+    name = convert_path(word)
+    if Path(name).suffix.lower() in (".bat", ".cmd"):
+        raise AdapterError(
+            SETTING,
+            f"{control}: the model command line {line!r} is a batch file of Windows; write its commands into a script "
+            "that starts with #!/bin/sh, and name that in a copy of the control file",
+        )
+    names = [name, name[:-4]] if name.lower().endswith(".exe") else [name]
+    for possible in names:
+        if os.sep not in possible and shutil.which(possible) is not None:
+            return possible
+        if (folder / possible).is_file():
+            return possible if os.sep in possible else f"./{possible}"
+    return name
+
+
 def _assign_parameters(case: Control, inputs: tuple[Quantity, ...], control: Path) -> dict[str, Parameter]:
     wired = match_names("inputs", inputs, case.parameters, f"a parameter of {control}")
+    sources = {name: column.source for name, column in named_parameters(inputs).items()}
     left = []
     parameters: dict[str, Parameter] = {}
     for name, own in case.parameters.items():
@@ -133,12 +162,12 @@ def _assign_parameters(case: Control, inputs: tuple[Quantity, ...], control: Pat
         if name in wired:
             if own.transform == "tied":
                 raise AdapterError("inputs", f"{name!r} is tied in {control}; it follows {own.tied_to!r}: name that")
-            source = name
+            source = sources.get(name, name)
         elif own.tied_to in wired:
             parent = case.parameters[own.tied_to].value
             if parent == 0.0:
                 raise AdapterError(SETTING, f"{control}: {name!r} is tied to {own.tied_to!r}, whose value is 0")
-            source, ratio = own.tied_to, own.value / parent
+            source, ratio = sources.get(own.tied_to, own.tied_to), own.value / parent
         elif own.transform in ("none", "log"):
             left.append(name)
         parameters[name] = Parameter(own.value, source, ratio, own.scale, own.offset)
@@ -153,11 +182,12 @@ def _load_files(
     """Read the templates and the instructions, which are distinguished by their first word."""
     templates: list[InputFile] = []
     instructions: list[tuple[Instructions, str | None]] = []
+    delimiters = "".join(case.options.get("additional_ins_delimiters", "").split())
     for pest_file, model_file in case.files:
-        path = folder / pest_file
+        path = find_file(folder, pest_file)
         text = read_setting(SETTING, path)
         if text[:3].lower() == "pif":
-            instructions.append((load_instructions(SETTING, path), model_file))
+            instructions.append((load_instructions(SETTING, path, delimiters), model_file))
             continue
         try:
             template = PestTemplate(text, parameters)
@@ -180,6 +210,7 @@ def _check_inputs_used(
     for file in templates:
         if isinstance(file.template, PestTemplate):
             used.update(file.template.sources)
+    sources = {name: column.source for name, column in named_parameters(inputs).items()}
     for name in match_names("inputs", inputs, case.parameters, "a parameter"):
-        if name not in used:
+        if sources.get(name, name) not in used:
             raise AdapterError("inputs", f"{name!r} is a parameter of {control}, but in none of its templates")

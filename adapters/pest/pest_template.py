@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..flat_names import flatten_values, spellings
+from ..flat_names import file_names, flatten_values, spellings
 from ..protocol import Quantity
 from ..quantities import Label, column_name, columns_of, did_you_mean
 from ..templates import TemplateError, Values
@@ -62,6 +62,16 @@ class Parameter:
         return value * self.scale + self.offset
 
 
+def named_parameters(inputs: Sequence[Quantity]) -> dict[str, Parameter]:
+    """Return the parameters of the inputs with names of their own, by name in lower case."""
+    return {
+        name.lower(): Parameter(0.0, column_name(*column).lower())
+        for quantity in inputs
+        if quantity.names is not None
+        for name, column in zip(quantity.names, columns_of([quantity]), strict=True)
+    }
+
+
 @dataclass(frozen=True)
 class PestTemplate:
     """The text of a ``.tpl`` file.
@@ -103,7 +113,7 @@ class PestTemplate:
 
     def check(self, inputs: Sequence[Quantity]) -> None:
         """Raise `TemplateError` if the name of a space is neither a parameter nor a number of `inputs`."""
-        known = {spelling for column in columns_of(inputs) for spelling in spellings(*column)}
+        known = {name for names in file_names(inputs).values() for name in names}
         for part in self._parts:
             if isinstance(part, Space) and part.name not in known and part.name not in self.parameters:
                 raise TemplateError(f"line {part.line}: {part.name!r} names no input; {did_you_mean(part.name, known)}")

@@ -46,7 +46,7 @@ class TableFile(OneFile):
         lines = enumerate(read_lines(directory, self.path), start=1)
         rows = [(i, line) for i, line in lines if i > self.skip_lines and line.strip() and line.lstrip()[0] != "#"]
         picked = [(i, line.replace(",", " ").split()) for i, line in pick_rows(rows, self.row)]
-        return _read_column(picked, self.column - 1, size_of(quantities))
+        return _read_column(picked, self.column - 1, size_of(quantities), f"column {self.column}")
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,8 @@ class CsvFile(OneFile):
         if not rows:
             raise ValueError("has no header")
         place = self._find_column([name.strip() for name in rows[0][1]])
-        return _read_column(pick_rows(rows[1:], self.row), place, size_of(quantities))
+        called = f"column {self.column!r}"
+        return _read_column(pick_rows(rows[1:], self.row), place, size_of(quantities), called)
 
     def _find_column(self, header: list[str]) -> int:
         if isinstance(self.column, int):
@@ -102,10 +103,10 @@ class CsvFile(OneFile):
         return header.index(self.column)
 
 
-def _read_column(picked: Lines, place: int, count: int) -> Floats:
+def _read_column(picked: Lines, place: int, count: int, called: str) -> Floats:
     short = [(line, len(entries)) for line, entries in picked if len(entries) <= place]
     words = [(entries[place].strip() if len(entries) > place else "nan", line) for line, entries in picked]
-    numbers = convert_words(words, count)
+    numbers = convert_words(words, count, called=called)
     if short:
         line, columns = short[0]
         raise IncompleteError(f"line {line}: has no column {place + 1}, only {columns}", numbers)

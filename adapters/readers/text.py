@@ -93,7 +93,7 @@ class IncompleteError(ValueError):
         self.numbers = numbers
 
 
-def convert_words(words: Sequence[Word], count: int, *, cut: bool = False) -> Floats:
+def convert_words(words: Sequence[Word], count: int, *, cut: bool = False, called: str = "") -> Floats:
     """Convert words to numbers.
 
     Parameters
@@ -104,6 +104,8 @@ def convert_words(words: Sequence[Word], count: int, *, cut: bool = False) -> Fl
         Required number of words.
     cut : bool
         Whether the last word may be incomplete if there are too few.
+    called : str
+        Name of the column in an error.
 
     Returns
     -------
@@ -121,7 +123,7 @@ def convert_words(words: Sequence[Word], count: int, *, cut: bool = False) -> Fl
     numbers, sentence = np.full(count, np.nan), ""
     for place, (word, line) in enumerate(words):
         try:
-            numbers[place] = parse_number(word, f"line {line}")
+            numbers[place] = parse_number(word, f"line {line}, {called}" if called else f"line {line}")
         except ValueError as error:
             sentence = sentence or str(error)
     if cut and 0 < len(words) < count:
@@ -148,4 +150,5 @@ def parse_number(word: str, where: str) -> float:
         if fortran is not None:
             return float(f"{fortran[1]}e{fortran[2] or fortran[3]}")
     shown = word if len(word) <= _QUOTED else word[:_QUOTED] + "..."
-    raise ValueError(f"{where}: {shown!r} is not a number")
+    what = "is empty, and must be a number" if not word else f"{shown!r} is not a number"
+    raise ValueError(f"{where}: {what}")

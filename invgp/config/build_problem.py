@@ -90,7 +90,7 @@ def assemble_problem(config: Config, table: Table | None, directory: Path, mista
     wiring = mistakes.collect(lambda: build_wiring(config))
     forward = None
     if wiring is not None and (places is not None or config.forward.kind == "site"):
-        forward = mistakes.collect(lambda: build_model(config, wiring, places, directory))
+        forward = mistakes.collect(lambda: build_model(config, wiring, places, directory, table))
     located = survey if config.grid is None else grid
     direct = None
     if located is not None and latents is not None:

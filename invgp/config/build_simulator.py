@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +16,10 @@ from invgp.adapters import (
     Quantity,
     UmbridgeModel,
 )
+from invgp.config.build_names import Names, name_numbers, text_column
 from invgp.config.build_programs import build_dakota, build_executable, build_pest, settings_of
 from invgp.config.mistakes import Mistakes, build_each
+from invgp.config.survey_tables import Table
 from invgp.config.variable_names import labels_of
 from invgp.errors import ConfigError
 from invgp.formatting import key_path, one_line, suggest
@@ -91,7 +94,9 @@ def names_of_inputs(section: AnySimulator) -> list[str]:
     return [variable.source or variable.name for variable in section.inputs]
 
 
-def build_model(config: Config, wiring: Wiring, places: Places | None, directory: Path) -> ForwardModel:
+def build_model(
+    config: Config, wiring: Wiring, places: Places | None, directory: Path, table: Table | None = None
+) -> ForwardModel:
     """Build the adapter of the simulator.
 
     Parameters
@@ -102,12 +107,25 @@ def build_model(config: Config, wiring: Wiring, places: Places | None, directory
         Numbers of nodes and sites of a field model; None for a site model.
     directory : Path
         Directory of the configuration.
+    table : Table, optional
+        Survey table, for names in a column of it.
     """
     inputs, outputs = tuple(q for q, _ in wiring.inputs), tuple(q for q, _ in wiring.outputs)
     if places is not None:
         counts = [places.nodes if wire.name in config.latents else places.sites for wire in wiring.inward]
         inputs = tuple(_at_all_nodes(q, count) for q, count in zip(inputs, counts, strict=True))
         outputs = tuple(_at_all_sites(q, places.sites) for q in outputs)
+
+    def named(direction: str, index: int, quantity: Quantity, names: Names | None) -> Quantity:
+        if names is None:
+            return quantity
+        key, nodes = key_path("forward", direction, index, "names"), direction == "inputs" and places is not None
+        column = partial(text_column, config, names, key, nodes=nodes, table=table, directory=directory)
+        return name_numbers(quantity, names, key, config.forward.adapter, column)
+
+    sections = config.forward.inputs, config.forward.outputs
+    inputs = build_each(lambda i: named("inputs", i, inputs[i], sections[0][i].names), range(len(inputs)))
+    outputs = build_each(lambda i: named("outputs", i, outputs[i], sections[1][i].names), range(len(outputs)))
     return _build_adapter(config.forward, inputs, outputs, directory)
 
 

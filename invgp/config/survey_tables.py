@@ -51,6 +51,9 @@ class Table(Protocol):
             Whether they are standard deviations, for which the offset of a unit such as degC is not applied.
         """
 
+    def texts(self, name: str, key: str) -> list[str]:
+        """Return a column as text, one per site; `key` is named in an error."""
+
 
 @dataclass(frozen=True)
 class CsvTable:
@@ -84,12 +87,20 @@ class CsvTable:
         """Return columns by name, (N, k)."""
         return np.stack([self._column(name, key) for name in names], axis=-1)
 
-    def _column(self, name: str, key: str) -> Floats:
+    def texts(self, name: str, key: str) -> list[str]:
+        """Return the cells of a column as text."""
+        place = self._place(name, key)
+        return [row[place].strip() for row in self.rows]
+
+    def _place(self, name: str, key: str) -> int:
         if self.header.count(name) != 1:
             wrong = f"has {self.header.count(name)} columns" if name in self.header else "has no column"
             valid = suggest(name, self.header) if name not in self.header else ""
             raise ConfigError(f"{key}: must be a column of {self.file.name}, which {wrong} {name!r}{valid}")
-        place = self.header.index(name)
+        return self.header.index(name)
+
+    def _column(self, name: str, key: str) -> Floats:
+        place = self._place(name, key)
         values = np.empty(len(self.rows))
         for i, row in enumerate(self.rows):
             number = _number(row[place])
@@ -143,12 +154,20 @@ class NetcdfTable:
         """Return variables by name, (N, k), converted to `unit` if they have another one."""
         return np.concatenate([self._variable(name, unit, key, spread=spread) for name in names], axis=-1)
 
-    def _variable(self, name: str, unit: str, key: str, *, spread: bool) -> Floats:
+    def texts(self, name: str, key: str) -> list[str]:
+        """Return the values of a variable as text."""
+        self._check_known(name, key)
+        return [str(value) for value in self.dataset[name].to_numpy().ravel()]
+
+    def _check_known(self, name: str, key: str) -> None:
         names = sorted(str(n) for n in self.dataset.variables)
         if name not in names:
             raise ConfigError(
                 f"{key}: must be a variable of {self.file.name}, which has no variable {name!r}{suggest(name, names)}"
             )
+
+    def _variable(self, name: str, unit: str, key: str, *, spread: bool) -> Floats:
+        self._check_known(name, key)
         values = self._by_site(name, key)
         own = str(self.dataset[name].attrs.get("units", unit))
         change = conversion(own, unit) if is_unit(own) else None

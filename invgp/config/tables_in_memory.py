@@ -41,14 +41,22 @@ class ColumnsTable:
                 raise ConfigError(f"{key}: column {name!r} of the data must have shape ({sites},), had {values.shape}")
         return np.stack(found, axis=-1)
 
+    def texts(self, name: str, key: str) -> list[str]:
+        """Return the values of a column as text."""
+        self._check_known(name, key)
+        return [str(value) for value in self.data[name]]
+
     def _sites(self) -> int:
         return len(self.data[next(iter(self.data))])
 
-    def _column(self, name: str, key: str) -> Floats:
+    def _check_known(self, name: str, key: str) -> None:
         if self.names.count(name) != 1:
             wrong = f"have {self.names.count(name)} columns" if name in self.names else "have no column"
             valid = suggest(name, self.names) if name not in self.names else ""
             raise ConfigError(f"{key}: must be a column of the data, which {wrong} {name!r}{valid}")
+
+    def _column(self, name: str, key: str) -> Floats:
+        self._check_known(name, key)
         values = self.data[name]
         array = np.asarray(values)
         if isinstance(values, np.ma.MaskedArray):

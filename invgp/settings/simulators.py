@@ -14,6 +14,21 @@ from invgp.settings.section import Section
 from invgp.settings.values import LONGEST, MOST, FunctionName, Kind, Name, UnitText
 
 
+class NamesColumn(Section):
+    """The column of a table that holds names."""
+
+    described: ClassVar[str] = 'a table such as { column = "name" }'
+    column: str = Field(description="a column of text of the grid file, or of the survey file for an output")
+
+
+NAMES: Any = Field(
+    default=None,
+    description="with PEST or Dakota, the name of each number: a list; a pattern such as '{label}' or 'k_{:02d}', with "
+    "the number of the node or site from 1; or { column = ... }, a column of the grid file, or of the survey file for "
+    "an output; by default made of name and label",
+)
+
+
 class InputSection(Section):
     """An input of the simulator."""
 
@@ -22,6 +37,7 @@ class InputSection(Section):
         default=None, description="the latent, covariate or coordinate it takes; by default the same name"
     )
     unit: UnitText | None = Field(default=None, description="the simulator's unit; by default the source's")
+    names: str | list[str] | NamesColumn | None = NAMES
 
 
 class OutputSection(Section):
@@ -32,6 +48,7 @@ class OutputSection(Section):
         default=None, description="the observation that it models; by default the same name"
     )
     unit: UnitText | None = Field(default=None, description="the simulator's unit; by default the observation's")
+    names: str | list[str] | NamesColumn | None = NAMES
 
 
 def _name_alone(value: object) -> object:
@@ -72,11 +89,27 @@ class InputFileSection(Section):
 class LocalFileSection(Section):
     """A file or directory that each run finds in its directory."""
 
-    source: str = Field(description="the file's path, relative to the config (or to the control file of PEST)")
-    path: str = Field(default="", description="its path in the run's directory; by default its own name")
+    source: str = Field(
+        description="the file's path, relative to the config (or to the control file of PEST), or a pattern such as "
+        "'data/*.dat'"
+    )
+    path: str = Field(
+        default="", description="its path in the run's directory; by default its own name; of a pattern, the directory"
+    )
     link: bool = Field(
         default=False, description="whether runs have a link to it instead of a copy; they must then not write to it"
     )
+
+
+def _path_alone(value: object) -> object:
+    if isinstance(value, str):
+        return {"source": value}
+    if not isinstance(value, dict):
+        raise ValueError('must be a path in quotes or a table such as { source = "k.dat" }')  # noqa: TRY004 - as above
+    return value
+
+
+Files = Annotated[list[Annotated[LocalFileSection, BeforeValidator(_path_alone)]], Kind("list of paths or tables")]
 
 
 class BoundsSection(Section):
@@ -116,8 +149,10 @@ class ProgramSection(ForwardSection):
 class FilesSection(ProgramSection):
     """Keys of programs that are started in a private directory for each run."""
 
-    files: list[LocalFileSection] = Field(
-        default=[], description="files and directories copied or linked into each run's directory"
+    files: Files = Field(
+        default=[],
+        description="files and directories copied or linked into each run's directory, each a path, a pattern such as "
+        "'data/*.dat', or a table",
     )
     bounds: dict[str, BoundsSection] = Field(
         default={},

@@ -9,7 +9,9 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator
 
-from invgp.units import is_unit
+from invgp.units import is_unit, suggest_unit
+
+_EXAMPLE_UNITS = "such as 'm', 'm s-1', 'ohm m' or '1'"
 
 
 def percentage(value: object) -> float | None:
@@ -22,8 +24,9 @@ def percentage(value: object) -> float | None:
 
 
 def _unit(text: str) -> str:
-    if not is_unit(text):
-        raise ValueError("must be a unit that UDUNITS knows, such as 'm', 'm s-1', 'ohm m' or '1'")
+    hint = suggest_unit(text)
+    if hint or not is_unit(text):
+        raise ValueError(f"must be a unit that UDUNITS knows, {hint or _EXAMPLE_UNITS}")
     return text
 
 

@@ -111,7 +111,7 @@ def test_that_a_single_number_comes_as_a_scalar_or_a_column() -> None:
         (
             lambda speed, depth: 1.0,
             {"outputs": (GRAVITY,)},
-            r"shape \(\), expected \(3, 1\) or \(3,\) .*vectorised",
+            r"shape \(\), expected \(3, 1\) or \(3,\), for a batch of 3; if .* set `vectorised` to false",
         ),
         (lambda speed, depth: 1.0, {"vectorised": False}, r"shape \(\), expected \(2,\)"),
         (lambda speed, depth: depth + 1j, {}, "complex numbers, expected real"),
@@ -127,6 +127,15 @@ def test_that_a_result_of_another_form_is_unreadable(function: Any, settings: An
     assert set(got.status) == {Status.UNREADABLE}
     assert np.isnan(got.outputs).all()
     assert re.search(sentence, got.messages[0]), got.messages[0]
+
+
+@pytest.mark.parametrize("function", [lambda speed, depth: depth[1] / speed, lambda speed, depth: speed[0, 0]])
+def test_that_a_function_of_one_row_at_a_time_gets_advice(function: Any) -> None:
+    got = run(function)
+    assert set(got.status) == {Status.RAISED}
+    for message in got.messages:
+        assert "IndexError" in message
+        assert "if the function takes one row at a time, set `vectorised` to false" in message
 
 
 @pytest.mark.parametrize("vectorised", [True, False])

@@ -227,9 +227,18 @@ def test_that_a_command_that_needs_a_shell_is_refused(command: str, tmp_path: Pa
         (" recharge none", " rechrge none", "inputs: 'recharge' is not a parameter of .*; did you mean 'rechrge'"),
         (" porosity fixed", " porous fixed", "r.tpl: 'porosity' is no parameter"),
         (" head1 ", " haed1 ", r"outputs: 'head\[1\]' is not an observation of .*case.pst"),
-        ("* model command line\n", "* model command line\nfirst\n", "has 2 model command lines; exactly one"),
+        ("* model command line\n", "* model command line\nfirst\n", "no program 'first' on PATH"),
+        (f" {sys.executable} model.py\n", "", "has no model command line; it must have at least one"),
+        ("* observation data", "* parameter data\n* observation data", r"line 19: .* parameter data' comes twice"),
+        (" head1  10.0", " head1  ten", "observation 'head1', obsval: 'ten' is not a number"),
+        (
+            "* prior information\n",
+            "* prior information\np1 1.0 * log(hk9) = 0 1 g\n",
+            "'p1': 'hk9' is no parameter; did",
+        ),
+        ("* prior information\n", "* prior information\np1 1.0 * log(hk1) 1 g\n", "'p1': has no '='"),
         (f"{sys.executable} model.py", "./nothing", "there is no file .*/nothing"),
-        (f"{sys.executable} model.py", "'model.py", "cannot be split: No closing quotation"),
+        (f"{sys.executable} model.py", "'model.py", "has a quote without its partner"),
     ],
 )
 def test_that_a_case_that_cannot_work_is_reported_in_one_sentence(

@@ -59,7 +59,7 @@ UNKNOWN_KEYS = [
     Case(
         "input",
         {'"elevation"]': '{ name = "elevation", units = "m" }]'},
-        "forward.inputs[2].units: unknown key; valid: 'name', 'source' and 'unit'; did you mean 'unit'?",
+        "forward.inputs[2].units: unknown key; valid: 'name', 'source', 'unit' and 'names'; did you mean 'unit'?",
     ),
     Case(
         "learn",
