@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from invgp.core.backend import Array, array_namespace, lower_product, symmetrise, zeros_like
-from invgp.core.batch_sums import BatchSum
 from invgp.core.expectations import Expected, LogDensity, estimate_expectations
 from invgp.core.geometry import (
     Geometry,
     GeometryGradient,
+    Gram,
     Sensitivity,
     dense_geometry,
     inducing_factor,
@@ -169,6 +169,25 @@ class KernelCache:
 
 
 @dataclass(frozen=True)
+class BatchSum:
+    """Sums over batches of sites, from which `BoundState.finish` computes the bound and its gradient.
+
+    If the spreads of the posterior are factors, `spread` has the lower triangles that `spread_gradient` takes; for a
+    dense `Full` posterior, the lower triangles of the gradient with respect to the factors. Adding to a sum, or
+    finishing it, may overwrite its arrays.
+    """
+
+    value: Array
+    weights: Array
+    mean: Array
+    spread: Array
+    factor: Array
+    kernels: Array
+    inducing: Array
+    likelihood: Array
+
+
+@dataclass(frozen=True)
 class BoundState:
     """A bound at given parameters, before samples are used.
 
@@ -246,7 +265,7 @@ class BoundState:
         smallest = xp.finfo(variance.dtype).smallest_normal
         return mean + self.bound.prior_mean, xp.maximum(variance, smallest * xp.ones_like(variance))
 
-    def expected(
+    def expected_log_densities(
         self,
         log_density: LogDensity,
         points: Points,
@@ -280,13 +299,64 @@ class BoundState:
         -------
         Terms
         """
-        total, all_found = BatchSum.zero(self), []
+        total, all_found = self.zero_sum(), []
         for sites in self.bound.batches():
             geometry = self.geometry(*sites, keep_covariances=learns_kernels(learn))
-            found = self.expected(log_density, points, sites, geometry, strict=strict)
-            total = total.plus(self, geometry, sites, found, learn)
+            found = self.expected_log_densities(log_density, points, sites, geometry, strict=strict)
+            total = self.add_batch(total, geometry, sites, found, learn)
             all_found.append(found)
         return replace(self.finish(total, learn), expected=tuple(all_found))
+
+    def zero_sum(self) -> BatchSum:
+        """Return the sum over no sites."""
+        xp = array_namespace(self.factor)
+        q, p = self.q, self.parameters
+        like = (q.weights, q.mean, q.spread, self.factor, p.kernels, p.inducing, p.likelihood)
+        return BatchSum(xp.sum(xp.zeros_like(q.weights)), *(zeros_like(a) for a in like))
+
+    def add_batch(
+        self, total: BatchSum, geometry: Geometry, sites: tuple[int, int], found: Expected, learn: Sequence[str]
+    ) -> BatchSum:
+        """Add a batch of sites with their expected log densities to a sum.
+
+        Parameters
+        ----------
+        total : BatchSum
+            Sum over the batches before.
+        geometry : Geometry
+            Geometry of the batch.
+        sites : tuple of int
+            First site of the batch, and the one after its last.
+        found : Expected
+            Expected log densities of the batch and their derivatives.
+        learn : sequence of str
+            Blocks whose gradient is needed.
+
+        Returns
+        -------
+        BatchSum
+        """
+        xp = array_namespace(self.factor)
+        q, weight = self.q, self.bound.weight
+        by_weight = weight * xp.sum(found.value, axis=1)
+        likelihood = total.likelihood
+        if found.likelihood is not None:
+            likelihood = likelihood + weight * xp.sum(q.weights[:, None] * found.likelihood, axis=0)
+        value, weights = total.value + xp.sum(q.weights * by_weight), total.weights + by_weight
+        after = replace(total, value=value, weights=weights, likelihood=likelihood)
+        if not learns_latents(learn):
+            return after
+        share = weight * q.weights[:, None, None]
+        pulled = self.pull_back(geometry, share * found.gradient, 0.5 * share * found.curvature)
+        gram = isinstance(pulled.spread, Gram)
+        spread = pulled.spread.add_to(total.spread) if gram else total.spread + pulled.spread
+        after = replace(after, mean=total.mean + pulled.mean, spread=spread)
+        if not learns_kernels(learn):
+            return after
+        X = self.bound.X[slice(*sites), :]
+        kernels, inducing, *factor = self.pull_back_batch(geometry, X, pulled.geometry)
+        after = replace(after, kernels=total.kernels + kernels, inducing=total.inducing + inducing)
+        return replace(after, factor=total.factor + factor[0]) if factor else after
 
     def finish(self, total: BatchSum, learn: Sequence[str]) -> Terms:
         """Add the KL term and the log prior of kernel parameters, and convert the gradient to the free parameters."""

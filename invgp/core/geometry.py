@@ -113,7 +113,7 @@ class Gram(NamedTuple):
     vectors: Array
     weights: Array
 
-    def added_to(self, total: Array) -> Array:
+    def add_to(self, total: Array) -> Array:
         """Add this sum to the lower triangles (K, Q, M, M) of a total, which is overwritten."""
         return add_weighted_gram(total, self.vectors, self.weights)
 

@@ -16,15 +16,12 @@ import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import psutil
 
 from invgp.errors import LedgerError
-
-if TYPE_CHECKING:
-    from invgp.ledger.store import Ledger
+from invgp.ledger.ledger_file import LedgerFile
 
 ROWS_PER_QUERY = 500
 _RELEASE = "DELETE FROM claims WHERE owner = ?"
@@ -40,10 +37,10 @@ class Claims:
 
     Parameters
     ----------
-    ledger : Ledger
+    ledger : LedgerFile
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: LedgerFile) -> None:
         self._ledger = ledger
         self._owner = f"{_process_namespace()} {os.getpid()} {psutil.Process().create_time()} {uuid4().hex}"
 

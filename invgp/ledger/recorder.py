@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +12,10 @@ from numpy.typing import NDArray
 from invgp.adapters.protocol import GAVE_OUTPUTS, Evaluations, Floats, RunContext, Status
 from invgp.formatting import count_noun
 from invgp.ledger.claims import ROWS_PER_QUERY, Claims
-from invgp.ledger.rows import COLUMNS, INTACT, INVERSION_CHECKSUM, ROW, RunRow, row_expression, run_key
+from invgp.ledger.ledger_file import LedgerFile
+from invgp.ledger.rows import COLUMNS, FLOAT, INTACT, INVERSION_CHECKSUM, ROW, RunRow, row_expression, run_key
 from invgp.ledger.sqlite_errors import damaged_ledger_error
 
-if TYPE_CHECKING:
-    from invgp.ledger.store import Ledger
-
-FLOAT = np.dtype("<f8")  # on every machine
 SECONDS_BETWEEN_SYNCS = 1.0
 LARGEST_RUN = 2**63 - 1  # of the numbers of runs in SQLite
 
@@ -102,7 +98,7 @@ class Recorder:
 
     Parameters
     ----------
-    ledger : Ledger
+    ledger : LedgerFile
     number : int
         Number of the model in the ledger.
     digest : str
@@ -120,7 +116,7 @@ class Recorder:
         Keys of the damaged rows that were looked up.
     """
 
-    ledger: Ledger
+    ledger: LedgerFile
     number: int
     digest: str
     input_size: int

@@ -6,6 +6,9 @@ import struct
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+import numpy as np
+
+FLOAT = np.dtype("<f8")  # the type of inputs and outputs, on every machine
 _CHECKSUM_SIZE = 8  # bytes
 _KEY_SIZE = 16  # bytes
 _TYPES = {"model": "INTEGER", "attempts": "INTEGER", "seconds": "REAL", "finished": "REAL"}  # all others are BLOB

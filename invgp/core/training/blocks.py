@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from invgp.core.backend import Array, array_namespace
-from invgp.core.batch_sums import BatchSum
 from invgp.core.bound import Bound, BoundState, KernelCache
 from invgp.core.checks import check_boolean, check_integer, check_number
 from invgp.core.expectations import NotFiniteError
@@ -286,7 +285,7 @@ def _objective(
         if bound_state is None:
             return -np.inf, vector
         if without_samples:
-            terms = bound_state.finish(BatchSum.zero(bound_state), group)
+            terms = bound_state.finish(bound_state.zero_sum(), group)
         else:
             density = data.log_density(trial.likelihood, derivatives="likelihood" in group)
             try:
