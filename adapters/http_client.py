@@ -22,6 +22,7 @@ MOST_QUOTED = 300  # characters of a reply that a message quotes
 
 HTTP = b"HTTP/"  # start of every reply
 CLOSED_EARLY = "the connection was closed before the answer was whole"
+OK = 200
 BUSY = (429, 502, 503, 504)  # replies of a load balancer without an available server
 
 # Outside of strings: brackets, and numbers that are not finite as Python and C write them.
@@ -97,7 +98,8 @@ class Connection:
         message : object
             Content that JSON can represent; None for a GET.
         limit : int
-            Largest size of the reply in bytes, including headers.
+            Largest size of the reply in bytes, including headers. Only the start of a larger reply is returned if it
+            reports an error.
 
         Raises
         ------
@@ -186,7 +188,9 @@ class Connection:
                 received = opened.recv(min(BYTES_AT_ONCE, limit + 1))
                 limit -= len(received)
                 if limit < 0:
-                    raise too_large
+                    if status in (0, OK):
+                        raise too_large
+                    return Reply(status, bytes(data))  # its start describes the error
                 start += received[: len(HTTP) - len(start)]
                 if not HTTP.startswith(start):  # h11 would wait for the end of the headers
                     raise h11.RemoteProtocolError(quote_text(received))
@@ -196,7 +200,7 @@ class Connection:
                 if event.http_version not in (b"1.0", b"1.1"):
                     raise h11.RemoteProtocolError(f"version {event.http_version.decode()}")
                 status, headers = event.status_code, dict(event.headers)
-                if int(headers.get(b"content-length", b"0")) > limit:
+                if status == OK and int(headers.get(b"content-length", b"0")) > limit:
                     raise too_large
                 encoding = headers.get(b"content-encoding", b"identity")
                 if encoding.lower() != b"identity":
@@ -206,7 +210,7 @@ class Connection:
             elif isinstance(event, h11.Data):
                 data += event.data
             elif isinstance(event, h11.EndOfMessage):
-                if not data and status == 200:  # closed before the body, if the end of the connection ends the body
+                if not data and status == OK:  # closed before the body, if the end of the connection ends the body
                     raise EOFError
                 return Reply(status, bytes(data))
             elif not isinstance(event, h11.InformationalResponse):

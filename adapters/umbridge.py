@@ -325,7 +325,7 @@ def _describe_error(reply: Reply) -> str:
     """Describe the failure that a server reports."""
     try:
         error = reply.json()["error"]
-        return f"{quote_text(str(error['type']))}: {quote_text(str(error['message']))}"
+        return quote_text(f"{quote_text(str(error['type']))}: {quote_text(str(error['message']))}")
     except (UnreadableReplyError, KeyError, TypeError, IndexError):
         return f"HTTP status {reply.status}: {quote_text(reply.data)}"
 

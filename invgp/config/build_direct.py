@@ -12,8 +12,9 @@ import numpy as np
 from invgp.adapters import Quantity
 from invgp.config.build_survey import columns, describe_size
 from invgp.config.mistakes import Mistakes, build_each
+from invgp.config.noise_levels import check_noise_std
 from invgp.config.survey_tables import Table, read_table
-from invgp.config.toml_document import LARGEST, SMALLEST
+from invgp.config.toml_document import LARGEST
 from invgp.core.kernels.averages import NODES
 from invgp.errors import ConfigError
 from invgp.expressions import DerivedExpression, ExpressionLatent, parse_quantity
@@ -234,11 +235,7 @@ def _build_value(
         std = share * np.abs(values)
     else:
         std = _table_of(section.std, table, expression.unit, (count, size), f"{key}.std", spread=True)
-    wrong = np.argwhere(~np.isnan(values) & ~((std >= SMALLEST) & (std <= LARGEST)))
-    if wrong.size:
-        place, column = wrong[0]
-        was = "missing" if np.isnan(std[place, column]) else f"{std[place, column]:g}"
-        raise ConfigError(f"{key}.std: must be positive wherever there is a value, was {was} at place {place + 1}")
+    check_noise_std(values, std, f"{key}.std", datum="value", place="place")
     observation = Observation(
         name, expression.unit, values, expression.dimension, labels, section.long_name, section.standard_name
     )

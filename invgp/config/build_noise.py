@@ -13,8 +13,8 @@ from invgp.config.build_kernels import broadcast_length_scales
 from invgp.config.build_latents import learning_factors
 from invgp.config.build_survey import columns
 from invgp.config.mistakes import Mistakes, build_each
+from invgp.config.noise_levels import check_noise_std
 from invgp.config.survey_tables import Table, check_regular
-from invgp.config.toml_document import LARGEST, SMALLEST
 from invgp.config.variable_names import per_label
 from invgp.errors import ConfigError
 from invgp.formatting import nearest_name, one_line, suggest
@@ -86,6 +86,8 @@ def _noise_from_covariance(survey: Survey, file: Path) -> Noise:
     std = np.sqrt(np.abs(np.diagonal(covariance))).reshape(survey.size, -1)
     parts = np.split(std, np.cumsum(sizes)[:-1], axis=1)
     by_name = {o.name: part for o, part in zip(survey.observations, parts, strict=True)}
+    for o in survey.observations:
+        check_noise_std(o.values, by_name[o.name], f"{key}, standard deviation of {o.name}", datum="observation", place="site")
     return Noise("gaussian", by_name, covariance=0.5 * (covariance + covariance.T))
 
 
@@ -165,13 +167,8 @@ def _correlations(config: Config, survey: Survey) -> dict[str, Floats]:
 def _noise_std(value: object, observation: Observation, table: Table, key: str) -> Floats:
     """Return standard deviations, (N, p), positive and finite wherever there is an observation."""
     spread = _read_std(value, observation, table, key)
-    wrong = np.argwhere(~np.isnan(observation.values) & ~((spread >= SMALLEST) & (spread <= LARGEST)))
-    if wrong.size:
-        site, column = wrong[0]
-        was = "missing" if np.isnan(spread[site, column]) else f"{spread[site, column]:g}"
-        if percentage(value) is not None:
-            was = f"{value} of an observation of {observation.values[site, column]:g}"
-        raise ConfigError(f"{key}: must be positive wherever there is an observation, was {was} at site {site + 1}")
+    share = value if percentage(value) is not None else None
+    check_noise_std(observation.values, spread, key, datum="observation", place="site", share=share)
     return spread
 
 

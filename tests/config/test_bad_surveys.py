@@ -218,6 +218,20 @@ CELLS = [
         "noise.std.time: must be positive wherever there is an observation, was 5% of an observation of 0 at site 1",
     ),
     Case(
+        "noise below rounding",
+        {"0.01,0.02": "0.01,1e-14"},
+        COLUMN_NOISE,
+        "noise.std.time: must be at least 1e-12 times the observation, or times the largest one where it is 0, because "
+        "double precision resolves no less, was 1e-14 for 0.5 at site 1",
+    ),
+    Case(
+        "noise below rounding beside a datum of zero",
+        {"0.50": "0"},
+        {"std.time = 0.05": "std.time = [0.05, 1e-30]"},
+        "noise.std.time: must be at least 1e-12 times the observation, or times the largest one where it is 0, because "
+        "double precision resolves no less, was 1e-30 for 0 at site 1",
+    ),
+    Case(
         "file missing",
         {},
         {'file = "sites.csv"': 'file = "sits.csv"'},

@@ -117,6 +117,7 @@ AVERAGED = "easting = { start = 500000, stop = 500100 }"
         (FROM_FILE, '"depth[1]"', '"depth"', "direct.wells.values.top.value: must be 2 columns"),
         (FROM_FILE, '"top_sd"', '"nothing"', "direct.wells.values.top.std: must be a column of wells.csv"),
         (FROM_FILE, '"top_sd"', "-1", "direct.wells.values.top.std: must be a positive number"),
+        (INLINE, "[5, 8]", "[5, 1e-11]", "direct.well.values.tops.std: must be at least 1e-12 times the value"),
         (FROM_FILE, "values.dz]", "values.time]\nvalue = 'dz'", "direct.wells.values.time: must have names of its own"),
         (FROM_FILE, "values.top]", "values.top]\nvalue = 'no'", "direct.wells.values.top.value: must be a column of"),
         (FROM_FILE, '[direct.wells]', "[direct.wells]\ncoordinates = { x = 3 }", "wells.coordinates.x: must be a"),

@@ -39,8 +39,17 @@ def never_ends(connection: socket.socket) -> None:
 
 def never_ends_in_chunks(connection: socket.socket) -> None:
     connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    send_chunks(connection, b" " * 65536)
+
+
+def fails_without_end(connection: socket.socket) -> None:
+    connection.sendall(b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nbroken\r\n")
+    send_chunks(connection, b" and so on")
+
+
+def send_chunks(connection: socket.socket, chunk: bytes) -> None:
     while True:
-        connection.sendall(b"10000\r\n" + b" " * 65536 + b"\r\n")
+        connection.sendall(b"%x\r\n%s\r\n" % (len(chunk), chunk))
 
 
 def continues_for_ever(connection: socket.socket) -> None:
@@ -191,6 +200,37 @@ def test_that_a_hostile_answer_costs_little_memory_and_time(behaviour: Behaviour
     assert len(message) < 600
     assert seconds < 20
     assert peak < 4 * 2**20
+
+
+LARGE = 8 * 2**20
+TRACEBACK = b'{"error": {"type": "ValueError", "message": "no mesh' + b"x" * LARGE + b'"}}'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("behaviour", "status", "start"),
+    [
+        (sends(http(TRACEBACK, "500 No")), Status.RAISED, 'HTTP status 500: {"error": {"type": "ValueError", "message"'),
+        (sends(http(TRACEBACK[:60_000] + b'"}}', "500 No")), Status.RAISED, "ValueError: no meshxxx"),
+        (sends(http(b'{"error": {"type": "%s", "message": "M"}}' % (b"T" * 60_000), "500 No")), Status.RAISED, "TTT"),
+        (fails_without_end, Status.RAISED, "HTTP status 500: broken and so on and so on"),
+        (sends(http(b"<html>" + b" busy" * LARGE, "503 Busy")), Status.KILLED, "HTTP status 503: <html> busy busy"),
+    ],
+    ids=["large", "a traceback", "a long type", "endless", "load balancer"],
+)
+def test_that_a_large_error_reply_fails_its_row_with_the_start_of_the_error(
+    behaviour: Behaviour, status: Status, start: str
+) -> None:
+    one_run(sends(GOOD))
+    with raw_server(behaviour) as server:  # the body exists before memory is traced
+        tracemalloc.start()
+        outcome = times_model(server.url, retries=1).evaluate(VALUES[:1], context(1))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert outcome.status == (status,)
+    assert outcome.messages[0].startswith(f"run site-0: server {server.url}: {start}")
+    assert len(outcome.messages[0]) < 400
+    assert peak < 2 * 2**20
 
 
 def test_that_json_is_read_as_servers_write_it() -> None:

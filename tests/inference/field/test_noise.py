@@ -94,6 +94,7 @@ def test_that_the_noise_of_all_data_may_come_from_a_file(
         (np.ones((14, 14)), "noise.covariance: must be positive definite, was not"),
         (np.eye(14) + np.tri(14), "noise.covariance: must be symmetric, was not"),
         (-np.eye(14), "noise.covariance: must have variances above 0 on its diagonal, had -1"),
+        (1e-40 * np.eye(14), "noise.covariance, standard deviation of average: must be at least 1e-12 times the"),
         (np.full((14, 14), np.inf), "noise.covariance: must hold finite numbers wherever there are observations"),
         (None, "noise.covariance: must be a file that can be read, was"),
         ("a,b\n1,2\n", "noise.covariance: must be a CSV file of numbers without a header, or a NumPy file"),
