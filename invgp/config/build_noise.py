@@ -87,7 +87,9 @@ def _noise_from_covariance(survey: Survey, file: Path) -> Noise:
     parts = np.split(std, np.cumsum(sizes)[:-1], axis=1)
     by_name = {o.name: part for o, part in zip(survey.observations, parts, strict=True)}
     for o in survey.observations:
-        check_noise_std(o.values, by_name[o.name], f"{key}, standard deviation of {o.name}", datum="observation", place="site")
+        check_noise_std(
+            o.values, by_name[o.name], f"{key}, standard deviation of {o.name}", datum="observation", place="site"
+        )
     return Noise("gaussian", by_name, covariance=0.5 * (covariance + covariance.T))
 
 

@@ -306,7 +306,7 @@ def _section_handles(
     handles: list[Any] = []
     if "mean" in shown:
         means = {mode: f"mean of mode {mode} ({mode_probabilities(ds)[mode - 1]:.0%})" for mode in modes}
-        if "invgp_mode" in ds.attrs:
+        if "invgp_mode" in ds.attrs and "invgp_mode_probability" in ds.attrs:
             means = {1: f"mean of mode {int(ds.attrs['invgp_mode'])} ({float(ds.attrs['invgp_mode_probability']):.0%})"}
         *others, interval = band_handles("" if means else "posterior mean")
         for mode, label in means.items():

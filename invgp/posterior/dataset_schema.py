@@ -29,8 +29,15 @@ TEXT_ATTRIBUTES = (
     *("invgp_points", "invgp_draws", "invgp_calibration", "invgp_hyperparameters"),
     *("invgp_sources", "invgp_direct_sources", "invgp_without", "invgp_answer"),
 )
-COUNT_ATTRIBUTES = ("invgp_runs", "invgp_runs_failed", "invgp_runs_from_ledger", "invgp_seed", "invgp_surveys")
-NUMBER_ATTRIBUTES = ("invgp_runs_at_once", "invgp_emulator_held_out_error", "invgp_emulator_verification_error")
+COUNT_ATTRIBUTES = (
+    *("invgp_runs", "invgp_runs_failed", "invgp_runs_from_ledger", "invgp_seed", "invgp_surveys"),
+    *("invgp_draws_total", "invgp_modes", "invgp_mode"),
+)
+NUMBER_ATTRIBUTES = (
+    *("invgp_runs_at_once", "invgp_emulator_held_out_error", "invgp_emulator_verification_error"),
+    *("invgp_gaussian_k_hat", "invgp_log_evidence", "invgp_log_evidence_error"),
+    "invgp_mode_probability",
+)
 VARIABLE_TEXT_ATTRIBUTES = (
     *("long_name", "units", "standard_name", "positive", "comment", "ancillary_variables", "grid_mapping", "axis"),
     *("kernel", "link", "learnt", "flag_meanings", "coordinates", "bounds"),

@@ -218,11 +218,11 @@ def sampling_rows(ds: xr.Dataset) -> list[dict[str, str]]:
     if "invgp_draws_total" not in attributes:
         return []
     rows = [
-        _row("Sampler", str(attributes["invgp_draws"]), ""),
+        _row("Sampler", str(attributes.get("invgp_draws", "not stated in the file")), ""),
         _row(
             "Draws",
             f"{int(attributes['invgp_draws_total']):,}",
-            f"means, standard deviations and quantiles are computed from them; {ds.sizes['realization']:,} are stored",
+            f"means, standard deviations and quantiles are computed from them; {ds.sizes.get('realization', 0):,} are stored",
         ),
     ]
     r_hat = _extreme(ds, [f"{name}_r_hat" for name in names], np.nanmax)

@@ -23,11 +23,13 @@ import xarray as xr
 import invgp
 from campaign.mutate_posterior import damage
 from helpers.problems import map_problem
+from helpers.two_modes import add_modes
 from invgp import netcdf, netcdf_container, reports
 from invgp.cli import app
 from invgp.cli.console import Console
 from invgp.errors import ConfigError, InvgpError
 from invgp.maps.predict import plan_map, predict
+from invgp.posterior.dataset_schema import SchemaError, check_schema
 
 GRID = "easting=500000:500100:50,northing=6000000:6000060:30"
 
@@ -60,6 +62,12 @@ DAMAGES: dict[str, Callable[[xr.Dataset], object]] = {
     "it lacks the attribute 'invgp_coordinates'": lambda ds: ds.attrs.pop("invgp_coordinates"),
     "it lacks the attribute 'invgp_survey_digest'": lambda ds: ds.attrs.pop("invgp_survey_digest"),
     "its attribute 'invgp_runs' must be a whole number from 0, was 'many'": attribute("", "invgp_runs", "many"),
+    "its attribute 'invgp_draws_total' must be a whole number from 0, was 'many'": (
+        attribute("", "invgp_draws_total", "many")
+    ),
+    "its attribute 'invgp_log_evidence' must be a number, was [1.0, 2.0]": (
+        attribute("", "invgp_log_evidence", [1.0, 2.0])
+    ),
     "its attribute 'history' must be text, was 3": attribute("", "history", 3),
     "its attribute 'invgp_latents' must name variables, each once, was": attribute("", "invgp_latents", "near near"),
     "the attribute 'length_scale' of its variable 'resistivity' must be 2 positive, was [nan, 30.0]": (
@@ -258,6 +266,28 @@ COMMANDS = (
     ("export", "x.nc", "--format", "pest", "-o", "ensemble.csv"),
     ("compare", "x.nc", "--config", "none.toml"),
 )
+
+
+OF_DRAWS = ("invgp_draws", "invgp_modes", "invgp_gaussian_k_hat", "invgp_log_evidence", "invgp_log_evidence_error")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", [OF_DRAWS, ("invgp_draws_total",), ("invgp_mode_probabilities",)])
+def test_that_a_sampled_posterior_without_some_attributes_of_its_draws_serves_or_is_refused(
+    missing: tuple[str, ...], posterior: xr.Dataset, tmp_path: Path
+) -> None:
+    sampled = add_modes(posterior)
+    for name in missing:
+        del sampled.attrs[name]
+    if "invgp_mode_probabilities" in missing:
+        with pytest.raises(SchemaError, match="its variable 'mode' must hold numbers of modes, from 1 to 1"):
+            check_schema(sampled)
+        return
+    check_schema(sampled)
+    reports.write(sampled, tmp_path / "page.html", kinds=())
+    predict(sampled, grid=GRID, draws=1)
+    for form in ("csv", "pest", "arviz"):
+        invgp.export(sampled, form, tmp_path / form)
 
 
 @pytest.mark.slow

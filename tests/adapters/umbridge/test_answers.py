@@ -210,7 +210,11 @@ TRACEBACK = b'{"error": {"type": "ValueError", "message": "no mesh' + b"x" * LAR
 @pytest.mark.parametrize(
     ("behaviour", "status", "start"),
     [
-        (sends(http(TRACEBACK, "500 No")), Status.RAISED, 'HTTP status 500: {"error": {"type": "ValueError", "message"'),
+        (
+            sends(http(TRACEBACK, "500 No")),
+            Status.RAISED,
+            'HTTP status 500: {"error": {"type": "ValueError", "message"',
+        ),
         (sends(http(TRACEBACK[:60_000] + b'"}}', "500 No")), Status.RAISED, "ValueError: no meshxxx"),
         (sends(http(b'{"error": {"type": "%s", "message": "M"}}' % (b"T" * 60_000), "500 No")), Status.RAISED, "TTT"),
         (fails_without_end, Status.RAISED, "HTTP status 500: broken and so on and so on"),
