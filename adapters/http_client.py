@@ -179,8 +179,7 @@ class Connection:
         opened.sendall(data)
 
     def _receive(self, opened: socket.socket, limit: int, deadline: float) -> Reply:
-        too_large = UnreadableReplyError(f"the reply is larger than {limit:,} bytes")
-        start, status, data = b"", 0, bytearray()
+        allowed, start, status, data = limit, b"", 0, bytearray()
         while True:
             event = self._http.next_event()
             if event is h11.NEED_DATA:
@@ -189,7 +188,7 @@ class Connection:
                 limit -= len(received)
                 if limit < 0:
                     if status in (0, OK):
-                        raise too_large
+                        raise UnreadableReplyError(f"the reply is larger than {allowed:,} bytes")
                     return Reply(status, bytes(data))  # its start describes the error
                 start += received[: len(HTTP) - len(start)]
                 if not HTTP.startswith(start):  # h11 would wait for the end of the headers
@@ -197,16 +196,7 @@ class Connection:
                 self._http.receive_data(received)
             elif isinstance(event, h11.Response):
                 self._is_reused = False
-                if event.http_version not in (b"1.0", b"1.1"):
-                    raise h11.RemoteProtocolError(f"version {event.http_version.decode()}")
-                status, headers = event.status_code, dict(event.headers)
-                if status == OK and int(headers.get(b"content-length", b"0")) > limit:
-                    raise too_large
-                encoding = headers.get(b"content-encoding", b"identity")
-                if encoding.lower() != b"identity":
-                    raise UnreadableReplyError(
-                        f"the reply is compressed ({quote_text(encoding)}), which was not asked for"
-                    )
+                status = _check_response(event, limit, allowed)
             elif isinstance(event, h11.Data):
                 data += event.data
             elif isinstance(event, h11.EndOfMessage):
@@ -270,6 +260,19 @@ def quote_text(data: bytes | str) -> str:
     text = " ".join((start.decode(errors="replace") if isinstance(start, bytes) else start).split())
     printable = "".join(character if character.isprintable() else "?" for character in text)
     return printable[:MOST_QUOTED] or "nothing"
+
+
+def _check_response(response: h11.Response, left: int, allowed: int) -> int:
+    """Return the status of a response whose head has been read; raise if its body cannot be."""
+    if response.http_version not in (b"1.0", b"1.1"):
+        raise h11.RemoteProtocolError(f"version {response.http_version.decode()}")
+    headers = dict(response.headers)
+    if response.status_code == OK and int(headers.get(b"content-length", b"0")) > left:
+        raise UnreadableReplyError(f"the reply is larger than {allowed:,} bytes")
+    encoding = headers.get(b"content-encoding", b"identity")
+    if encoding.lower() != b"identity":
+        raise UnreadableReplyError(f"the reply is compressed ({quote_text(encoding)}), which was not asked for")
+    return int(response.status_code)
 
 
 def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

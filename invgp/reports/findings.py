@@ -217,12 +217,13 @@ def sampling_rows(ds: xr.Dataset) -> list[dict[str, str]]:
     attributes, names = ds.attrs, _latent_names(ds)
     if "invgp_draws_total" not in attributes:
         return []
+    stored = ds.sizes.get("realization", 0)
     rows = [
         _row("Sampler", str(attributes.get("invgp_draws", "not stated in the file")), ""),
         _row(
             "Draws",
             f"{int(attributes['invgp_draws_total']):,}",
-            f"means, standard deviations and quantiles are computed from them; {ds.sizes.get('realization', 0):,} are stored",
+            f"means, standard deviations and quantiles are computed from them; {stored:,} are stored",
         ),
     ]
     r_hat = _extreme(ds, [f"{name}_r_hat" for name in names], np.nanmax)
