@@ -10,15 +10,16 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import to_numpy
-from invgp.core.coupled import Prior
+from invgp.core.backend import select_backend, to_numpy
+from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.formatting import count_noun
+from invgp.latent_model.inducing_points import LARGEST_SHARE, mean_share, needed_inducing_points
 from invgp.problem import Floats, Problem
 
 FARTHEST_NOISE = 30.0  # factor between learnt and given noise above which a note is added
 LARGE_SOLVER_NOISE = 0.1  # numerical noise of the simulator above which a note is added, in noise standard deviations
 NAMED = 5  # most sites that a note lists
-MOST_OMITTED = 0.1  # part of the prior variance that inducing points do not represent, above which a note is added
+MOST_SUGGESTED = 8  # times the inducing points, beyond which no number is suggested
 
 
 def noise_notes(problem: Problem, log_scales: Floats) -> list[str]:
@@ -68,18 +69,26 @@ def undetermined_shape_notes(unknown: NDArray[np.intp], looked_at: int, samples:
     ]
 
 
-def inducing_notes(prior: Prior) -> list[str]:
-    """Describe inducing points that are too few for the prior."""
+def inducing_notes(problem: Problem, posterior: GaussianPosterior) -> list[str]:
+    """Describe inducing points that are too few for the precision of the data, and how many would be enough."""
+    prior = posterior.prior
     if prior.dense:
         return []
-    variance = np.asarray([float(kernel.variance) for kernel in prior.kernels])
-    omitted = [to_numpy(prior.geometry(*batch).residual).T / variance for batch in prior.batches()]
-    share = float(np.mean(np.concatenate(omitted)))
-    if share < MOST_OMITTED:
+    omitted = np.concatenate([to_numpy(prior.geometry(*batch).residual).T for batch in prior.batches()])
+    variance = np.diagonal(to_numpy(posterior.marginals.covariance), axis1=1, axis2=2)
+    share = max(mean_share(omitted[:, j], variance[:, j]) for j in range(prior.latent_count))
+    if share < LARGEST_SHARE:
         return []
+    host = select_backend("cpu")
+    kernels = [kernel.on_backend(host) for kernel in prior.kernels]
+    precision = np.diagonal(to_numpy(posterior.sites.precision), axis1=1, axis2=2).mean(axis=0)
+    most = min(problem.survey.size, MOST_SUGGESTED * prior.inducing_count)
+    survey = problem.survey
+    needed = needed_inducing_points(kernels, survey.X, survey.locations, precision.tolist(), most)
+    enough = f"about {needed:,} would be enough" if needed else f"more than {most:,} would be necessary"
     return [
-        f"The inducing points do not represent {share:.0%} of the prior variance: there are too few of them for the "
-        "length-scales, and neither means nor spreads are reliable."
+        f"The {count_noun(prior.inducing_count, 'inducing point')} omit {share:.0%} of the posterior variance, so that "
+        f"means and spreads are not accurate: {enough} (inference.inducing)."
     ]
 
 

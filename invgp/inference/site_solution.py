@@ -73,7 +73,7 @@ def all_notes(model: SiteModel, runner: Runner, state: SearchState) -> list[str]
         *state.shape_notes,
         *runner.simulator.describe_effects(*(to_numpy(part) for part in posterior.marginals)),
         *noise_notes(model.problem, to_numpy(posterior.hyper.noise)),
-        *inducing_notes(posterior.prior),
+        *inducing_notes(model.problem, posterior),
         *solver_noise_notes(model.problem, state.solver_noise),
         *widened_notes(state.inaccurate),
         *_link_notes(model, state),

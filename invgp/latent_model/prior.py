@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from invgp.core.backend import Backend
+from invgp.core.backend import Backend, select_backend
 from invgp.core.coupled import GaussianNoise, Prior
 from invgp.core.coupled.hyperparameters import HyperparameterLearning
 from invgp.core.geometry import join_parameters
 from invgp.core.inducing import cluster_centres
 from invgp.core.kernels import Kernel
+from invgp.latent_model.inducing_points import JITTER, MOVABLE_JITTER, choose_inducing_count
 from invgp.problem import Floats, Problem
-
-JITTER = 1e-6  # fraction of the variance added at inducing points, so that the bound is smooth when they move
 
 
 def kernels_of(problem: Problem, backend: Backend) -> tuple[Kernel, ...]:
@@ -33,12 +32,13 @@ def prior_of(problem: Problem, backend: Backend, rng: np.random.Generator | None
     problem : Problem
     backend : Backend
     rng : numpy.random.Generator, optional
-        Places `inference.inducing` inducing points. Without it the prior is dense.
+        Places the inducing points. Without it the prior is dense.
     """
     mean, _ = problem.prior_moments()
-    X, count, Q = problem.survey.locations, problem.inference.inducing, problem.latent_count
-    dense = rng is None or count is None or count >= len(X)
-    Z = X if rng is None or count is None or dense else cluster_centres(problem.survey.X, count, rng)
+    X, Q = problem.survey.locations, problem.latent_count
+    count = None if rng is None else inducing_count(problem)
+    dense = rng is None or count is None
+    Z = X if rng is None or count is None else cluster_centres(problem.survey.X, count, rng)
     everywhere = backend.namespace.broadcast_to(backend.asarray(Z), (Q, *Z.shape))
     return Prior(
         kernels_of(problem, backend),
@@ -46,8 +46,16 @@ def prior_of(problem: Problem, backend: Backend, rng: np.random.Generator | None
         backend.asarray(X),
         everywhere,
         dense,
-        0.0 if dense else JITTER,
+        0.0 if dense else (MOVABLE_JITTER if problem.inference.learn_inducing else JITTER),
     )
+
+
+def inducing_count(problem: Problem) -> int | None:
+    """Return the number of inducing points, given or chosen; None if every site is one."""
+    count = problem.inference.inducing
+    if count is None:
+        return choose_inducing_count(problem, kernels_of(problem, select_backend("cpu")))
+    return count if count < problem.survey.size else None
 
 
 def gaussian_noise(problem: Problem, backend: Backend) -> GaussianNoise:
@@ -97,8 +105,7 @@ def learning_of(problem: Problem, backend: Backend) -> HyperparameterLearning | 
                 tie[ends[j] : ends[j + 1]] = own
             ties.append(tie)
             spreads += [np.log(factor)] * own.shape[1]
-    count = problem.inference.inducing
-    inducing = problem.inference.learn_inducing and count is not None and count < problem.survey.size
+    inducing = problem.inference.learn_inducing and inducing_count(problem) is not None
     learn = problem.noise.learn
     if not spreads and not inducing and not learn:
         return None

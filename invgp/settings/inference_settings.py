@@ -95,7 +95,8 @@ class InferenceSettings(Settings):
         default=None,
         ge=1,
         le=MOST,
-        description="number of inducing points of the coupled posterior, placed by k-means; none: one at every site",
+        description="number of inducing points, placed by k-means; none: one at every site, and from 3,000 unknowns "
+        "(sites times latent processes) as many as length-scales, extent and noise need, up to 4,000 in all processes",
     )
     learn_inducing: bool = Field(
         default=False, description="whether the positions of the inducing points are optimised"

@@ -17,6 +17,7 @@ from helpers.problems import linear_problem
 from invgp import netcdf
 from invgp.errors import ConfigError
 from invgp.kernels import Constant, Linear, Matern32, Matern52, Periodic, RationalQuadratic, SquaredExponential, White
+from invgp.latent_model.inducing_points import JITTER
 from invgp.maps import joint_draws, prior_functions
 from invgp.maps.predict import predict
 
@@ -83,7 +84,7 @@ def test_that_the_posterior_with_inducing_points_is_that_of_the_book(name):
     weights, conditional, covariances = [], [], []
     for j, latent in enumerate(problem.latents):
         K = latent.kernel(Z[j], Z[j])
-        K = latent.std[0] ** 2 * (K + 1e-6 * np.diag(latent.kernel.diagonal(Z[j])))
+        K = latent.std[0] ** 2 * (K + JITTER * np.diag(latent.kernel.diagonal(Z[j])))
         across = latent.std[0] ** 2 * latent.kernel(X, Z[j])
         weights.append(across @ np.linalg.inv(K))
         covariances.append(K)
