@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import locale
+import os
 import re
 from importlib import metadata
 
@@ -19,8 +20,28 @@ author = "The invgp developers"
 copyright = author  # noqa: A001 - Sphinx's name
 release = metadata.version("invgp")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+]
 exclude_patterns = ["_build"]
+nb_execution_mode = "off"  # docs/make_notebooks.py executes them
+copybutton_prompt_text = r"^\$ "
+copybutton_prompt_is_regexp = True
+
+# Links into the documentation of other packages need the network, which other builds must not need.
+if os.environ.get("READTHEDOCS"):
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "xarray": ("https://docs.xarray.dev/en/stable", None),
+        "matplotlib": ("https://matplotlib.org/stable", None),
+    }
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 smartquotes = False  # readers copy options such as --from-data and unit = "m"

@@ -85,6 +85,11 @@ class ProgressState:
         """Set the text of a computation without runs."""
         self.purpose, self.batch_size, self.batch_done, self.elsewhere = stage, 0, 0, ""
 
+    def finish(self) -> None:
+        """Set the end of the inversion: no run follows."""
+        self.report_stage("finished")
+        self.planned_runs = self.most_runs = self.done
+
     def report_bound(self, elbo: float, *, accepted: bool) -> None:
         """Add an evaluation of the bound, and keep the bound if it was accepted."""
         self.evaluations += 1
@@ -207,7 +212,7 @@ class NotebookDisplay(ProgressState):
 
     def _repr_html_(self) -> str:
         total = self.done + self._runs_left()
-        share = self.done / total if total else 0.0
+        share = self.done / total if total else float(self.purpose == "finished")
         return f'<progress value="{share:.3f}"></progress> ' + "<br>".join(escape(line) for line in self.text)
 
 
@@ -238,6 +243,7 @@ def show_progress(*, quiet: bool = False) -> Iterator[ProgressState]:
         cell = NotebookDisplay()
         try:
             yield cell
+            cell.finish()
         finally:
             cell.draw()
         return

@@ -35,7 +35,17 @@ from invgp.plots.plot_data import (
     read_values,
 )
 from invgp.plots.sections import LinePanels, band_handles, draw_band, finish_panel
-from invgp.plots.style import CHARACTERS, COLUMN, GREY, PAGE, STYLE, add_legend, letter_panels, size_error
+from invgp.plots.style import (
+    CHARACTERS,
+    COLUMN,
+    GREY,
+    PAGE,
+    STYLE,
+    NotebookFigure,
+    add_legend,
+    letter_panels,
+    size_error,
+)
 from invgp.posterior.source_summary import sites_of_observation
 from invgp.units import conversion
 
@@ -84,7 +94,7 @@ def fit_figure(ds: xr.Dataset, options: FigureOptions) -> Figure:
         size = options.size or (width, 4.2)
         if size[0] / len(observations) < _NARROWEST or size[1] < _LOWEST:
             raise size_error(size, f"{len(observations)} fits" if len(observations) > 1 else "the fit")
-        figure = Figure(size, layout="constrained")
+        figure = NotebookFigure(size, layout="constrained")
         axes = figure.subplots(2, len(observations), squeeze=False, sharex="col", height_ratios=(3, 1))
         draw = _draw_along_line if on_line else _draw_cross_plot
         for (upper, lower), name in zip(axes.T, observations, strict=True):

@@ -16,7 +16,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from invgp.errors import PlotError
 from invgp.plots.axis_labels import unit_label
 from invgp.plots.figure_options import FigureOptions
-from invgp.plots.style import COLOURS, STYLE, add_legend, arrange_panels, letter_panels
+from invgp.plots.style import COLOURS, STYLE, NotebookFigure, add_legend, arrange_panels, letter_panels
 
 _BINS = 16  # the draws have at most some hundred different values
 _LINE = 26  # characters per line of a label
@@ -64,7 +64,7 @@ def hyperparameter_figure(ds: xr.Dataset, options: FigureOptions) -> Figure:
         )
     layout = arrange_panels(len(learnt), options.size, most=3)
     with rc_context(STYLE):
-        figure = Figure(layout.size, layout="constrained")
+        figure = NotebookFigure(layout.size, layout="constrained")
         axes, spare = np.split(figure.subplots(layout.rows, layout.columns, squeeze=False).ravel(), [len(learnt)])
         for empty in spare:
             empty.remove()

@@ -18,7 +18,17 @@ from invgp.maps.nodes import as_points
 from invgp.plots.axis_labels import MINUS, site_title
 from invgp.plots.figure_options import FigureOptions, as_names
 from invgp.plots.plot_data import Floats, read_curves, read_names, read_site, read_values, select_latents
-from invgp.plots.style import COLOURS, COLUMN, PAGE, STYLE, arrange_panels, figure_style, letter_panels, root_figure
+from invgp.plots.style import (
+    COLOURS,
+    COLUMN,
+    PAGE,
+    STYLE,
+    NotebookFigure,
+    arrange_panels,
+    figure_style,
+    letter_panels,
+    root_figure,
+)
 
 _MOST_NUMBERS = 12  # per row of the matrix, to be legible
 _DARK = 0.6  # correlation from which its number is white
@@ -97,7 +107,7 @@ def correlation_figure(
     with figure_style(ax):
         if ax is None:
             width = min(PAGE, max(COLUMN, 0.36 * count + 1.9))
-            ax = Figure(options.size or (width, width - 0.6), layout="constrained").subplots()
+            ax = NotebookFigure(options.size or (width, width - 0.6), layout="constrained").subplots()
         image = ax.imshow(correlations.values, cmap=colormaps["RdBu_r"], vmin=-1.0, vmax=1.0)
         ax.set_xticks(range(count), labels=correlations.names, rotation=45, ha="right", rotation_mode="anchor")
         ax.set_yticks(range(count), labels=correlations.names)
@@ -175,7 +185,7 @@ def convergence_figure(ds: xr.Dataset, options: FigureOptions) -> Figure:
     half = len(iteration) // 2
     layout = arrange_panels(3, options.size or (PAGE, 2.4), most=3)
     with rc_context(STYLE):
-        figure = Figure(layout.size, layout="constrained")
+        figure = NotebookFigure(layout.size, layout="constrained")
         axes, spare = np.split(figure.subplots(layout.rows, layout.columns, squeeze=False).ravel(), [3])
         for empty in spare:
             empty.remove()

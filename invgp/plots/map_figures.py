@@ -72,6 +72,7 @@ from invgp.plots.style import (
     CHARACTERS,
     PAGE,
     PAGE_HEIGHT,
+    NotebookFigure,
     axes_size,
     check_single_panel,
     figure_style,
@@ -219,7 +220,7 @@ def map_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = None) -
             figure, axes, layout = root_figure(ax), np.asarray([ax]), MapLayout(1, 1, axes_size(ax), window.ratio)
         else:
             layout = _arrange_maps(window.ratio, len(rows), len(shown), options.size)
-            figure = Figure(layout.size, layout="compressed")
+            figure = NotebookFigure(layout.size, layout="compressed")
             all_axes = figure.subplots(layout.rows, layout.columns, squeeze=False).ravel()
             axes, spare = np.split(all_axes, [len(shown) * len(rows)])
             for empty in spare:

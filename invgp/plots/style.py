@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from io import BytesIO
 from string import ascii_lowercase
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ HATCH = "////"
 COLUMN, PAGE = 3.5, 7.2  # inches: widths of one column and of a page with two columns
 PAGE_HEIGHT = 9.2  # inches
 INCH = 2.54  # cm
+_NOTEBOOK_DPI = 110.0
 CHARACTERS = 16.0  # per inch of 8 point text
 _LEGEND_COLUMN = 1.4  # inches
 _MARGINS, _LEGEND, _SMALLEST = (0.95, 0.45), 0.3, (0.75, 0.45)  # inches: labels of a panel, legend, smallest panel
@@ -49,6 +51,15 @@ STYLE: dict[Any, Any] = {
 }
 # Line styles of modes; the last is that of all others. Dashed lines are priors.
 MODE_STYLES: tuple[Any, ...] = ("-", (0, (7, 1.5, 1.5, 1.5)), (0, (1, 1)), (0, (3, 1.2, 1, 1.2, 1, 1.2)))
+
+
+class NotebookFigure(Figure):
+    """A figure that a notebook displays also if `matplotlib.pyplot` was never imported."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = BytesIO()
+        self.savefig(buffer, format="png", dpi=_NOTEBOOK_DPI)
+        return buffer.getvalue()
 
 
 def choose_colours(count: int) -> Sequence[Any]:
@@ -154,7 +165,7 @@ def make_panels(
         check_single_panel(count)
         return root_figure(ax), np.asarray([ax], dtype=object), PanelLayout(1, 1, axes_size(ax))
     layout = arrange_panels(count, size, most=most)
-    figure = Figure(layout.size, layout="constrained")
+    figure = NotebookFigure(layout.size, layout="constrained")
     axes, spare = np.split(figure.subplots(layout.rows, layout.columns, squeeze=False, sharex=True).ravel(), [count])
     for empty in spare:
         empty.remove()

@@ -31,7 +31,7 @@ from invgp.plots.plot_data import (
     with_nodes_as_sites,
 )
 from invgp.plots.sections import LinePanels, finish_panel
-from invgp.plots.style import COLOURS, COLUMN, GREY, PAGE, STYLE, add_legend, letter_panels
+from invgp.plots.style import COLOURS, COLUMN, GREY, PAGE, STYLE, NotebookFigure, add_legend, letter_panels
 
 _COLUMNS = 4  # of histograms; a panel of coverage is two columns wide
 _CHANCE = "0.88"
@@ -98,14 +98,14 @@ def _read_calibrated_latents(ds: xr.Dataset) -> list[str]:
 def _calibration_panels(latents: int, processes: int) -> tuple[Figure, list[Axes], list[Axes]]:
     """Return a figure, the panels for the coverage of each latent, and the panels for the ranks of each process."""
     if processes == 1:
-        figure = Figure((PAGE, 2.9), layout="constrained")
+        figure = NotebookFigure((PAGE, 2.9), layout="constrained")
         left, right = figure.subplots(1, 2)
         return figure, [left], [right]
     wide = _COLUMNS // 2
     per_row = wide if processes <= wide else _COLUMNS
     rows_above, rows_below = math.ceil(latents / wide), math.ceil(processes / per_row)
     heights = [2.6] * rows_above + [1.6] * rows_below
-    figure = Figure((PAGE, sum(heights) + 0.4), layout="constrained")
+    figure = NotebookFigure((PAGE, sum(heights) + 0.4), layout="constrained")
     grid = figure.add_gridspec(len(heights), _COLUMNS, height_ratios=heights)
     above = [figure.add_subplot(grid[i // wide, wide * (i % wide) : wide * (i % wide + 1)]) for i in range(latents)]
     span = _COLUMNS // per_row
@@ -227,7 +227,7 @@ def _compare_along_line(posterior: xr.Dataset, reference: xr.Dataset, latents: l
     ((x, x_label),) = read_positions(posterior, read_names(posterior, "coordinates"))
     columns = min(len(latents), 2)
     blocks = math.ceil(len(latents) / columns)
-    figure = Figure((PAGE, 4.9 * blocks + 0.3), layout="constrained")
+    figure = NotebookFigure((PAGE, 4.9 * blocks + 0.3), layout="constrained")
     grid = figure.subplots(3 * blocks, columns, squeeze=False, sharex=True, height_ratios=(3, 1, 1) * blocks)
     for i, name in enumerate(latents):
         above, middle, below = grid[3 * (i // columns) : 3 * (i // columns) + 3, i % columns]
@@ -272,7 +272,7 @@ def _draw_errors(middle: Axes, below: Axes, reference: xr.Dataset, name: str, x:
 
 def _compare_in_cross_plots(posterior: xr.Dataset, reference: xr.Dataset, latents: list[str], point: str) -> Figure:
     """Draw one row per latent: means against means, standard deviations against standard deviations."""
-    figure = Figure((PAGE, 3.0 * len(latents) + 0.2), layout="constrained")
+    figure = NotebookFigure((PAGE, 3.0 * len(latents) + 0.2), layout="constrained")
     axes = figure.subplots(len(latents), 2, squeeze=False)
     for (left, right), name in zip(axes, latents, strict=True):
         curves = read_curves(posterior, name)
@@ -325,7 +325,9 @@ def _compare_at_one_site(posterior: xr.Dataset, reference: xr.Dataset, latents: 
     most = max(len(read_curves(posterior, name)) for name in latents)
     columns = 1 if most > _WIDE else min(len(latents), 2)
     blocks = -(-len(latents) // columns)
-    figure = Figure((COLUMN if columns == 1 and most <= _WIDE else PAGE, 4.9 * blocks + 0.5), layout="constrained")
+    figure = NotebookFigure(
+        (COLUMN if columns == 1 and most <= _WIDE else PAGE, 4.9 * blocks + 0.5), layout="constrained"
+    )
     grid = figure.subplots(3 * blocks, columns, squeeze=False, sharex="col", height_ratios=(3, 1, 1) * blocks)
     for i in range(blocks * columns):
         panels = grid[3 * (i // columns) : 3 * (i // columns) + 3, i % columns]
