@@ -11,7 +11,7 @@ from invgp.errors import ArgumentError
 from invgp.formatting import join_names
 from invgp.maps.map_quantities import LatentQuantity
 from invgp.maps.nodes import as_points
-from invgp.maps.posterior_field import PosteriorField
+from invgp.maps.read_posterior_field import read_posterior_field
 from invgp.problem import Floats
 
 POINTS_AT_ONCE = 500  # to limit memory
@@ -100,7 +100,7 @@ def moments_at(points: xr.Dataset, X: Floats, names: list[str]) -> dict[str, Mom
     own = read_places(points, "after")
     if own.shape == X.shape and np.allclose(own, X, rtol=1e-9, atol=0.0):
         return {name: Moments(*(_columns(points[name + suffix]) for suffix in ("", "_std"))) for name in names}
-    field = PosteriorField.from_dataset(points)
+    field = read_posterior_field(points)
     found = {}
     for latent in field.fields:
         if latent.name in names:

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 
 from invgp.plots.axis_labels import axis_label, read_positions, set_position_ticks, set_value_ticks, tick_power
 from invgp.plots.plot_data import Floats, increases_downwards, read_curves, read_values
-from invgp.plots.style import GREY, PAGE, STYLE, add_legend, letter_panels
+from invgp.plots.style import GREY, PAGE, STYLE, NotebookFigure, add_legend, letter_panels
 
 _DOT = 14.0  # points squared
 _DIVERGING, _SEQUENTIAL = "RdBu_r", "viridis"
@@ -71,11 +71,13 @@ def _draw_lines(
 ) -> Figure:
     ((x, label),) = read_positions(ds, coordinates)
     rows = -(-len(panels) // columns)
-    figure = Figure((PAGE, 2.2 * rows + 0.5), layout="constrained")
+    figure = NotebookFigure((PAGE, 2.2 * rows + 0.5), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
     for spare in axes[len(panels) :]:
         spare.remove()
-    order, handles, any_mark = np.argsort(x, kind="stable"), {}, False
+    order = np.argsort(x, kind="stable")
+    handles: dict[str, Any] = {}
+    any_mark = False
     for ax, panel in zip(axes, panels, strict=False):
         if panel.centre is not None:
             if panel.band is not None:
@@ -114,7 +116,7 @@ def _draw_maps(ds: xr.Dataset, panels: Sequence[PlacePanel], coordinates: list[s
     drawn = [(panel, curve) for panel in panels for curve in read_curves(ds, panel.variable)]
     columns = min(len(drawn), 3)
     rows = -(-len(drawn) // columns)
-    figure = Figure((PAGE, PAGE / columns * rows * 0.95 + 0.4), layout="constrained")
+    figure = NotebookFigure((PAGE, PAGE / columns * rows * 0.95 + 0.4), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
     for spare in axes[len(drawn) :]:
         spare.remove()
@@ -156,7 +158,7 @@ def _colour_places(
     dots = ax.scatter(*at, c=values, s=_DOT, cmap=colours, norm=scale, edgecolors="0.4", linewidths=0.2)
     bar = figure.colorbar(dots, ax=ax, location="bottom", shrink=0.9, aspect=30)
     bar.set_label(label)
-    bar.outline.set_linewidth(0.4)  # type: ignore[operator]
+    bar.outline.set_linewidth(0.4)
     set_value_ticks(bar.ax.xaxis, tick_power((float(scale.vmin or 0.0), float(scale.vmax or 0.0))), 5)
 
 
