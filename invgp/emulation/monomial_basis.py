@@ -65,7 +65,7 @@ class Basis:
 
         Every divisor of a monomial of the basis is in the basis.
         """
-        powers = [tuple(row) for row in self._features.powers_[self._columns].tolist()]
+        powers = [tuple(row) for row in self._powers.tolist()]
         numbers = {row: k for k, row in enumerate(powers)}
         steps = []
         for row in powers[1:]:
@@ -73,14 +73,59 @@ class Basis:
             steps.append((numbers[(*row[:i], row[i] - 1, *row[i + 1 :])], i))
         return steps
 
+    @cached_property
+    def _powers(self) -> Integers:
+        """Powers (F, I) of the monomials, sorted by their degree."""
+        return np.asarray(self._features.powers_[self._columns])
+
+    @cached_property
+    def _products(self) -> list[list[tuple[int, int, int]]]:
+        """For each degree from 1: products of successive monomials of one degree less with one input.
+
+        Each is the first and last number of the former, counted from the first of their degree, and the input.
+        """
+        degrees = self._powers.sum(axis=1)
+        found: list[list[tuple[int, int, int]]] = [[] for _ in range(self.degree)]
+        for degree, (parent, i) in zip(degrees[1:].tolist(), self._recursion, strict=True):
+            group, first = found[degree - 1], parent - int(np.argmax(degrees == degree - 1))
+            if group and group[-1][1:] == (first, i):
+                group[-1] = (group[-1][0], first + 1, i)
+            else:
+                group.append((first, first + 1, i))
+        return found
+
     def evaluate(self, x: Array) -> Array:
         """Evaluate the monomials (F, B) at inputs (B, I), on any array library."""
         xp = array_namespace(x)
         columns = [x[:, i] for i in range(self.inputs)]
-        rows = [xp.ones_like(columns[0])]
-        for parent, i in self._recursion:
-            rows.append(rows[parent] * columns[i])
-        return xp.stack(rows)
+        by_degree = [xp.ones_like(columns[0])[None, :]]
+        for products in self._products:
+            lower = by_degree[-1]
+            by_degree.append(xp.concat([lower[first:last, :] * columns[i] for first, last, i in products]))
+        return xp.concat(by_degree)
+
+    def differentiate(self, coefficients: Floats) -> Floats:
+        """Return the coefficients of the derivatives of polynomials with respect to each input.
+
+        Parameters
+        ----------
+        coefficients : array, shape (F, P)
+
+        Returns
+        -------
+        array, shape (I, G, P)
+            Of the first G monomials, which are those below the largest degree.
+        """
+        powers = self._powers
+        lower = int(np.count_nonzero(powers.sum(axis=1) < self.degree))
+        numbers = {tuple(row): k for k, row in enumerate(powers.tolist())}
+        found = np.zeros((self.inputs, lower, coefficients.shape[1]))
+        for row, own in zip(powers, coefficients, strict=True):
+            for i in np.flatnonzero(row):
+                divisor = row.copy()
+                divisor[i] -= 1
+                found[i, numbers[tuple(divisor.tolist())]] = row[i] * own
+        return found
 
     def pull_back(self, x: Array, monomials: Array, cotangents: Array) -> Array:
         """Multiply cotangents (F, B) of the monomials by their derivatives: a gradient (B, I) at inputs (B, I)."""

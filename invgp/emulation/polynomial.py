@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import Array, array_namespace, backend_of
+from invgp.core.backend import Array, array_namespace, backend_of, sum_of_products
 from invgp.emulation.monomial_basis import Basis
 from invgp.emulation.ridge import Ridge
 from invgp.emulation.training_runs import Integers
@@ -42,6 +43,11 @@ class Polynomial:
     whitening: Floats
     usual_leverage: float
 
+    @cached_property
+    def derivatives(self) -> Floats:
+        """Coefficients (I, G, P) of the derivatives with respect to the standardised inputs; see `Basis`."""
+        return self.basis.differentiate(self.coefficients)
+
     @property
     def name(self) -> str:
         """Name of the regression, for users."""
@@ -68,12 +74,13 @@ class Polynomial:
         """Predict outputs (B, P), and return the function that multiplies cotangents by the derivatives."""
         xp, backend = array_namespace(x), backend_of(x)
         centre, scale, coefficients = (backend.asarray(part) for part in (self.centre, self.scale, self.coefficients))
-        standardised = (x - centre) / scale
-        monomials = self.basis.evaluate(standardised)
+        derivatives = backend.asarray(self.derivatives)
+        monomials = self.basis.evaluate((x - centre) / scale)
+        lower = monomials[: derivatives.shape[1], :]
 
         def pull_back(cotangents: Array) -> Array:
-            weights = coefficients @ xp.matrix_transpose(cotangents)
-            return self.basis.pull_back(standardised, monomials, weights) / scale
+            weights = derivatives @ xp.matrix_transpose(cotangents)
+            return xp.matrix_transpose(sum_of_products(weights, xp.broadcast_to(lower, weights.shape))) / scale
 
         return xp.matrix_transpose(monomials) @ coefficients, pull_back
 
