@@ -74,7 +74,7 @@ def search_with(target: Target, runs: int, seed: int) -> tuple[FieldSearch, Fiel
     return search, search_field(search, runner, state), runner.simulator.runs
 
 
-def smoothed(target: Target, runs: int, seed: int) -> tuple[Floats, Floats]:
+def run_smoother(target: Target, runs: int, seed: int) -> tuple[Floats, Floats]:
     """Mean and covariance of the ensemble of ES-MDA."""
     members = runs // ASSIMILATIONS
     w = np.random.default_rng(seed).standard_normal((target.size, members))
@@ -151,7 +151,7 @@ def score(target: Target, exact: Reference, mean: Floats, covariance: Floats) ->
     return Score(float(error), float(np.median(spread / exact.std)))
 
 
-def recorded(runs: int, ours: list[Score], theirs: list[Score]) -> list[dict[str, Any]]:
+def result_rows(runs: int, ours: list[Score], theirs: list[Score]) -> list[dict[str, Any]]:
     """Rows of results.json for one number of runs, averaged over the seeds."""
     measures = {
         "error of the mean, in exact standard deviations": lambda found: found.error,
@@ -195,9 +195,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 search, state, used = search_with(target, runs, seed)
                 q = field_moments(search, state)
                 ours.append(score(target, exact, np.asarray(q.mean), np.asarray(q.covariance)))
-                theirs.append(score(target, exact, *smoothed(target, runs, seed)))
+                theirs.append(score(target, exact, *run_smoother(target, runs, seed)))
                 print(f"| {runs} | {seed} | {used} | {ours[-1].cell} | {theirs[-1].cell} |", flush=True)
-            rows += recorded(runs, ours, theirs)
+            rows += result_rows(runs, ours, theirs)
     if chosen.record:
         folder = chosen.config.resolve().parent.name
         record(

@@ -15,7 +15,7 @@ def record(folder: Path, found: Mapping[str, Any]) -> None:
     """Put an entry in the place of an older one of the same experiment, and leave those of others."""
     path = folder / "results.json"
     entries = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    kept = {entry["experiment"]: entry for entry in entries} | {found["experiment"]: rounded(found)}
+    kept = {entry["experiment"]: entry for entry in entries} | {found["experiment"]: round_numbers(found)}
     write_whole(path, json.dumps(list(kept.values()), indent=2, ensure_ascii=False) + "\n")
 
 
@@ -29,12 +29,12 @@ def write_whole(path: Path, text: str) -> None:
         part.unlink(missing_ok=True)
 
 
-def rounded(value: Any) -> Any:
+def round_numbers(value: Any) -> Any:
     """The same, with every number to some figures: the last ones are another machine's."""
     if isinstance(value, Mapping):
-        return {key: rounded(part) for key, part in value.items()}
+        return {key: round_numbers(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [rounded(part) for part in value]
+        return [round_numbers(part) for part in value]
     if isinstance(value, int | str) or value is None:
         return value
     return float(f"{float(value):.{FIGURES}g}")

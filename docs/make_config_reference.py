@@ -162,11 +162,11 @@ def kind_of_several(annotation: Any) -> str:
     return "table of tables" if kinds[-1] == "table" else f"table, each value a {kinds[-1]}"
 
 
-def default(field: FieldInfo) -> str:
+def describe_default(field: FieldInfo) -> str:
     """The default, or that there is none."""
     if field.is_required():
         return "required"
-    value = field.default
+    value = field.describe_default
     if value is None:  # unless the description says what stands in
         return "" if "by default" in str(field.description) else "none"
     if value in ("", [], {}) or isinstance(value, Section):
@@ -190,7 +190,7 @@ def page() -> str:
             parts.append(note.strip() + "\n")
         parts.append("| key | type | default | description |\n| --- | --- | --- | --- |")
         parts += [
-            f"| `{name}` | {kind(field.annotation, field.metadata)} | {default(field)} | {field.description} |"
+            f"| `{name}` | {kind(field.annotation, field.metadata)} | {describe_default(field)} | {field.description} |"
             for name, field in section.keys().items()
         ]
         parts.append("")

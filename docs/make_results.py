@@ -117,7 +117,7 @@ def findings(*folders: Path) -> dict[str, Finding]:
     return found
 
 
-def shown(value: float) -> str:
+def format_number(value: float) -> str:
     """Four figures at most, and no needless zeros behind large numbers."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
@@ -126,8 +126,8 @@ def table(rows: Iterable[Row]) -> list[str]:
     """One line a row."""
     lines = ["| measure | setting | invgp | reference | holds |", "| --- | --- | --- | --- | --- |"]
     for row in rows:
-        ours = shown(row.ours) + (f" ± {row.spread:.2g}" if row.spread else "")
-        beside = "" if row.reference is None else f"{shown(row.reference)} ({row.source})"
+        ours = format_number(row.ours) + (f" ± {row.spread:.2g}" if row.spread else "")
+        beside = "" if row.reference is None else f"{format_number(row.reference)} ({row.source})"
         holds = {None: "", True: "yes", False: "**no**"}[row.holds]
         lines.append(f"| {row.measure} | {row.setting} | {ours} | {beside} | {holds} |")
     return [*lines, ""]

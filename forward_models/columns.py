@@ -152,7 +152,7 @@ def tabulate_columns(
     if place.ndim != 2 or place.shape[1] != 3 or not np.all(np.isfinite(place)):
         raise ValueError(f"stations: must be finite, with easting, northing and depth in each row, was {place.shape}")
     east, north, level = (
-        increasing(name, values)
+        check_increasing(name, values)
         for name, values in (("east_edges", east_edges), ("north_edges", north_edges), ("depths", depths))
     )
     height = float(np.min(level[0] - place[:, 2], initial=np.inf))
@@ -170,7 +170,7 @@ def tabulate_columns(
     return ColumnResponse(level, table.reshape(-1, len(place)))
 
 
-def increasing(name: str, values: ArrayLike) -> Floats:
+def check_increasing(name: str, values: ArrayLike) -> Floats:
     """Check that edges or depths increase, and return them as an array.
 
     Raises

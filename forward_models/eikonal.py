@@ -41,9 +41,9 @@ def first_arrivals(
     slowness = 1.0 / np.asarray(velocity, dtype=np.float64)
     start, end = (np.asarray(ends, dtype=np.float64) for ends in (sources, receivers))
     leading, nodes = slowness.shape[:-2], slowness.shape[-2:]
-    factor = _Section(slowness.reshape(-1, *nodes), spacing, start).solved()
+    factor = _Section(slowness.reshape(-1, *nodes), spacing, start).solve()
     apart = np.hypot(*np.moveaxis(end - start[:, None], -1, 0))
-    times = apart * _interpolated(factor, spacing, end)
+    times = apart * _interpolate(factor, spacing, end)
     return np.asarray(times.reshape(*leading, len(start), len(end)))
 
 
@@ -64,14 +64,14 @@ class _Section:
         self.strides = z.size, 1
         # To the nodes around a source the ray is straight.
         around = (np.abs(along[0]) < spacing[0]) & (np.abs(along[1]) < spacing[1])
-        straight = 0.5 * (self.slowness + _interpolated(slowness, spacing, sources).T)
+        straight = 0.5 * (self.slowness + _interpolate(slowness, spacing, sources).T)
         self.factor = np.full(straight.shape, np.inf)
         self.factor[self.nodes] = np.where(around, straight, np.inf)[self.nodes]
         self.wanted = np.where(around, np.nan, self.distance)
         self.rates = [self.wanted / h for h in spacing]
         self.units = [part / self.wanted for part in along]
 
-    def solved(self) -> Floats:
+    def solve(self) -> Floats:
         """Times over distances, (runs, sources, I, J)."""
         with np.errstate(invalid="ignore"):  # where nothing has arrived yet
             self._sweep()
@@ -84,7 +84,7 @@ class _Section:
             before = self.factor.copy()
             for number, diagonals in enumerate(self.diagonals):
                 for nodes in diagonals:
-                    found = self._arriving(nodes, DIRECTIONS[number])
+                    found = self._arrival_ratios(nodes, DIRECTIONS[number])
                     earlier = found < self.factor[nodes]
                     self.factor[nodes] = np.where(earlier, found, self.factor[nodes])
                     came_from[nodes] = np.where(earlier, number, came_from[nodes])
@@ -92,10 +92,10 @@ class _Section:
                 break
         for number, diagonals in SECOND_ORDER_ROUNDS * list(enumerate(self.diagonals)):
             for nodes in diagonals:
-                found = self._arriving(nodes, DIRECTIONS[number], second=True)
+                found = self._arrival_ratios(nodes, DIRECTIONS[number], second=True)
                 self.factor[nodes] = np.where(came_from[nodes] == number, found, self.factor[nodes])
 
-    def _arriving(self, nodes: NDArray[np.intp], direction: tuple[int, int], *, second: bool = False) -> Floats:
+    def _arrival_ratios(self, nodes: NDArray[np.intp], direction: tuple[int, int], *, second: bool = False) -> Floats:
         """Times over distances at nodes of what arrives along a direction from the nodes before them."""
         slowness = self.slowness[nodes]
         slopes, straight = [], []
@@ -125,7 +125,7 @@ def _diagonals(numbers: NDArray[np.intp]) -> list[NDArray[np.intp]]:
     return [flipped.diagonal(offset) for offset in range(numbers.shape[1] - 1, -numbers.shape[0], -1)]
 
 
-def _interpolated(values: Floats, spacing: tuple[float, float], places: Floats) -> Floats:
+def _interpolate(values: Floats, spacing: tuple[float, float], places: Floats) -> Floats:
     """Bilinear interpolation (..., R) of values (..., I, J) at places (R, 2)."""
     cells, shares = [], []
     for axis, h in enumerate(spacing):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .columns import increasing, order_tops
+from .columns import check_increasing, order_tops
 
 Floats = NDArray[np.float64]
 ITERATIONS = 500
@@ -217,12 +217,12 @@ class _Grid:
 
     @staticmethod
     def from_edges(east_edges: ArrayLike, north_edges: ArrayLike, depth_edges: ArrayLike) -> _Grid:
-        east, north = increasing("east_edges", east_edges), increasing("north_edges", north_edges)
+        east, north = check_increasing("east_edges", east_edges), check_increasing("north_edges", north_edges)
         for name, edges in (("east_edges", east), ("north_edges", north)):
             steps = np.diff(edges)
             if np.ptp(steps) > 1e-6 * steps[0]:
                 raise ValueError(f"{name}: must be at equal distances, was {np.array2string(edges, threshold=6)}")
-        depths = increasing("depth_edges", depth_edges)
+        depths = check_increasing("depth_edges", depth_edges)
         sizes = tuple(float(edges[-1] - edges[0]) / (edges.size - 1) for edges in (east, north))
         shape = (east.size - 1, north.size - 1, depths.size - 1)
         return _Grid(shape, (sizes[0], sizes[1]), depths, (float(east[0]), float(north[0])))

@@ -13,7 +13,7 @@ MEAN, STD = 2500.0, 900.0  # m, of the depth
 MGAL = 1e5  # in a m s-2
 
 
-def drawn_depth(rng: np.random.Generator, X: np.ndarray, length_scale: float) -> np.ndarray:
+def draw_depth(rng: np.random.Generator, X: np.ndarray, length_scale: float) -> np.ndarray:
     """A log-normal depth (G,) in m at nodes (G, D) in m, of Matern 5/2 smoothness."""
     r = np.sqrt(5.0 * np.sum((X[:, None] - X[None]) ** 2, axis=-1)) / length_scale
     factor = np.linalg.cholesky((1.0 + r + r**2 / 3.0) * np.exp(-r) + 1e-10 * np.eye(len(X)))
@@ -32,7 +32,7 @@ def main() -> None:
     """Write the surveys and the truths that they come from."""
     rng = np.random.default_rng(20)
     nodes = 0.5 * (model.PROFILE_EDGES[1:] + model.PROFILE_EDGES[:-1])
-    depth = drawn_depth(rng, nodes[:, None], 6000.0)
+    depth = draw_depth(rng, nodes[:, None], 6000.0)
     station = np.arange(500.0, 40_000.0, 1000.0)
     gravity = model.profile(depth[None], station[None])[0] + NOISE * rng.standard_normal(station.size)
     write("profile_truth.csv", "position_m,depth_m", nodes, depth)
@@ -40,7 +40,7 @@ def main() -> None:
 
     side = model.CELL * (np.arange(model.SIDE) + 0.5)
     X = np.stack([part.ravel() for part in np.meshgrid(side, side, indexing="ij")], axis=-1)
-    depth = drawn_depth(rng, X, 5000.0)
+    depth = draw_depth(rng, X, 5000.0)
     place = rng.uniform(0.0, model.SIDE * model.CELL, (2, 150)).round()
     gravity = model.gravity_map(depth[None], place[:1], place[1:])[0] + NOISE * rng.standard_normal(150)
     write("map_truth.csv", "easting_m,northing_m,depth_m", *X.T, depth)

@@ -35,7 +35,7 @@ def print_table(posterior: xr.Dataset, truth: NDArray[np.float64]) -> None:
     resistivity = posterior["resistivity"].transpose("site", "layer")
     error = resistivity.values / truth - 1.0
     spread = posterior["resistivity_std"].transpose("site", "layer").values / resistivity.values
-    inside = covered(posterior, truth)
+    inside = find_covered(posterior, truth)
     print(f"{len(truth):,} soundings, {posterior.attrs['invgp_runs']:,} runs; {posterior.attrs['invgp_status']}")
     print(f"{'layer':12}{'truths inside 95%':>18}{'error':>10}{'spread':>10}   (root mean squares, of the value)")
     for j, layer in enumerate(posterior["layer_label"].values):
@@ -44,7 +44,7 @@ def print_table(posterior: xr.Dataset, truth: NDArray[np.float64]) -> None:
     print(f"{'all':12}{inside.mean():18.1%}")
 
 
-def covered(posterior: xr.Dataset, truth: NDArray[np.float64]) -> NDArray[np.bool_]:
+def find_covered(posterior: xr.Dataset, truth: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which true resistivities (N, L) in ohm m lie in the 95% intervals."""
     quantiles = posterior["resistivity_quantile"].transpose("site", "layer", "quantile")
     low, high = (quantiles.sel(quantile=q).values for q in (0.025, 0.975))

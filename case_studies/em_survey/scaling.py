@@ -89,13 +89,13 @@ def main() -> None:
     arguments = parser.parse_args()
     print(f"{'soundings':>10}{'seconds':>10}{'CPU s':>8}{'peak MiB':>10}{'runs':>8}{'inside 95%':>12}")
     for count in arguments.soundings:
-        cost = measured(count)
+        cost = measure_survey(count)
         print(cost, flush=True)
         if arguments.record:
             keep(cost)
 
 
-def measured(count: int) -> Cost:
+def measure_survey(count: int) -> Cost:
     """Make a survey and invert it, in a process of its own."""
     survey, posterior = HERE / "data" / f"scaling_{count}.csv", HERE / "results" / f"scaling_{count}.nc"
     posterior.parent.mkdir(exist_ok=True)

@@ -73,7 +73,7 @@ def new_york(count: int | None = None, offset: int = 0) -> Split:
     return split(X, flights["arr_delay"].to_numpy(dtype=np.float64), "min")
 
 
-def generated(count: int, seed: int = 1) -> Split:
+def generate_data(count: int, seed: int = 1) -> Split:
     """Draw a smooth function of eight inputs, at `count` points, with Gaussian noise."""
     rng = np.random.default_rng(seed)
     waves, phases = rng.standard_normal((INPUTS, WAVES)) / LENGTHS[:, None], rng.uniform(0.0, 2.0 * np.pi, WAVES)

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 from baselines import linear, sparse_regression, subset_process
 from curves import Curve, draw
-from data import FLIGHTS, TEST_SHARE, Floats, Split, generated, new_york
+from data import FLIGHTS, TEST_SHARE, Floats, Split, generate_data, new_york
 from scipy.stats import spearmanr
-from scores import OURS, PARTS, Score, averaged, print_table, rows, score
+from scores import OURS, PARTS, Score, average_scores, print_table, rows, score
 
 from invgp import SAVIGP
 from invgp.core.stochastic_optimisers import Adam
@@ -113,7 +113,7 @@ def fits(split: Split, inducing: int, epochs: int) -> Iterator[SAVIGP]:
             yield model.fit(split.X, split.y)
 
 
-def compared(split: Split, inducing: int, epochs: int, subsets: Sequence[int], seed: int) -> Outcome:
+def compare_models(split: Split, inducing: int, epochs: int, subsets: Sequence[int], seed: int) -> Outcome:
     """Ours, pass by pass, then what it is set beside."""
     stopwatch = Stopwatch()
     curve, seconds = Curve([], [], []), 0.0
@@ -216,13 +216,15 @@ def main() -> None:
     for mistake in mistakes(chosen, count, sets):
         parser.error(mistake)
     for number in range(sets):
-        split = new_york(count, number * count // SHIFT) if chosen.which == "new_york" else generated(count, number + 1)
-        found.append(compared(split, chosen.inducing, chosen.epochs, chosen.subsets, number + 1))
+        split = (
+            new_york(count, number * count // SHIFT) if chosen.which == "new_york" else generate_data(count, number + 1)
+        )
+        found.append(compare_models(split, chosen.inducing, chosen.epochs, chosen.subsets, number + 1))
     ways, curve = by_way(found), Curve.mean([one.curve for one in found])
     print_table(split, ways)
     tabled = chosen.which == "new_york" or len(found) == 1  # several generated sets are for the loss alone
     path = (FIGURES if chosen.record and tabled else chosen.output) / f"flights_{chosen.which}.png"
-    ends = {way: (averaged(scores, "rmse"), averaged(scores, "nlpd")) for way, scores in ways.items()}
+    ends = {way: (average_scores(scores, "rmse"), average_scores(scores, "nlpd")) for way, scores in ways.items()}
     draw(path, curve, ends, split.unit)
     print(f"Drew {path}.")
     if chosen.record:

@@ -41,7 +41,7 @@ def score(split: Split, mean: Floats, variance: Floats, noise: float, seconds: f
     return Score(split.scale * error, -0.5 * error**2 / total - 0.5 * np.log(2.0 * np.pi * total), seconds)
 
 
-def averaged(scores: Sequence[Score], measure: str) -> float:
+def average_scores(scores: Sequence[Score], measure: str) -> float:
     """Over sets."""
     return float(np.mean([getattr(one, measure) for one in scores]))
 
@@ -52,7 +52,7 @@ def print_table(split: Split, ways: Mapping[str, Sequence[Score]]) -> None:
     print(f"{len(split.y):,} for training, {len(split.y_test):,} that follow for the test, sets: {sets}")
     print(f"{'':34}{'RMSE, ' + split.unit:>12}{'NLPD':>9}{'CPU s':>9}")
     for way, scores in ways.items():
-        rmse, nlpd, seconds = (averaged(scores, measure) for measure in ("rmse", "nlpd", "seconds"))
+        rmse, nlpd, seconds = (average_scores(scores, measure) for measure in ("rmse", "nlpd", "seconds"))
         print(f"{way:34}{rmse:12.4f}{nlpd:9.4f}{seconds:9.1f}")
     if split.floor is not None:
         print(f"{'the function itself':34}{split.floor:12.4f}")
@@ -63,12 +63,12 @@ def rows(split: Split, ways: Mapping[str, Sequence[Score]]) -> list[dict[str, ob
     setting, listed = f"{len(split.y):,} for training", []
     for way in [way for way in ways if way != OURS]:
         for measure, name in (("rmse", f"RMSE, {split.unit}"), ("nlpd", "NLPD")):
-            ours, theirs = (averaged(ways[which], measure) for which in (OURS, way))
+            ours, theirs = (average_scores(ways[which], measure) for which in (OURS, way))
             pairs = zip(pieces(ways[OURS]), pieces(ways[way]), strict=True)
             apart = [getattr(a, measure) - getattr(b, measure) for a, b in pairs]
             row = {"measure": name, "setting": setting, "ours": ours, "spread": standard_error(apart)}
             listed.append(row | {"reference": theirs, "source": way})
-    return [*listed, {"measure": "CPU seconds", "setting": setting, "ours": averaged(ways[OURS], "seconds")}]
+    return [*listed, {"measure": "CPU seconds", "setting": setting, "ours": average_scores(ways[OURS], "seconds")}]
 
 
 def standard_error(values: Sequence[float]) -> float:

@@ -49,13 +49,13 @@ def main() -> None:
             inside = np.mean((low <= truth[column]) & (truth[column] <= high))
             sizes = [np.sqrt(np.mean(np.square(v))) for v in (found.values - truth[column], std.values, prior.values)]
             print(f"{column:20}{inside:18.1%}" + "".join(f"{size:8.1f}" for size in sizes))
-            rows += recorded(column, 100.0 * float(inside), *sizes)
+            rows += result_rows(column, 100.0 * float(inside), *sizes)
         if arguments.record:
             runs = {"measure": "runs per profile", "setting": "all fields"}
             record(HERE, entry([*rows, runs | {"ours": posterior.attrs["invgp_runs"] / len(columns)}]))
 
 
-def recorded(column: str, inside: float, error: float, spread: float, prior: float) -> list[dict[str, object]]:
+def result_rows(column: str, inside: float, error: float, spread: float, prior: float) -> list[dict[str, object]]:
     """Rows of results.json for one field: per cent inside, root mean squares as shares of the prior's spread."""
     setting = column.removesuffix("_kg_m3").removesuffix("_m").replace("half_width_", "half-width, ")
     told = {

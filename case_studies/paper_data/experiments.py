@@ -81,7 +81,7 @@ def search(family: str) -> dict[str, Any]:
     return {"posterior": covariance, "components": components, "method": method, "samples": SAMPLES[covariance]}
 
 
-def fitted(dataset: Dataset, split: Split, family: str, sparsity: float, start: Learnt | None) -> SAVIGP:
+def fit_model(dataset: Dataset, split: Split, family: str, sparsity: float, start: Learnt | None) -> SAVIGP:
     """A model with everything learnt but the inducing inputs, which are nested."""
     likelihood, kernels = dataset.likelihood, {}
     if start is not None:
@@ -100,7 +100,7 @@ def fitted(dataset: Dataset, split: Split, family: str, sparsity: float, start: 
         return model.fit(split.X, split.y)
 
 
-def measured(dataset: Dataset, split: Split, model: SAVIGP) -> tuple[float, float]:
+def measure_model(dataset: Dataset, split: Split, model: SAVIGP) -> tuple[float, float]:
     """Error and NLPD of a model."""
     predicted = model.predict_proba(split.X_new) if dataset.discrete else model.predict(split.X_new)
     density = model.log_predictive_density(split.X_new, split.y_new) - np.log(split.unit)
@@ -153,9 +153,9 @@ def run_split(
             if not (learnt.exists() and is_kept(path, settings)):
                 clock = time.process_time()
                 starts = starting_points(family, known)
-                models = [fitted(dataset, split, family, factor, start) for start in starts]
+                models = [fit_model(dataset, split, family, factor, start) for start in starts]
                 model = max(models, key=lambda one: one.trace_[-1])
-                error, nlpd = measured(dataset, split, model)
+                error, nlpd = measure_model(dataset, split, model)
                 seconds, converged = time.process_time() - clock, None if family == TWO else bool(model.converged_)
                 write_whole(learnt, json.dumps(Learnt.by(model)))
                 elbo = model.trace_[-1]

@@ -62,7 +62,7 @@ def client(command: list[str]) -> None:
         sys.exit(f"fetch.py: '{' '.join(command)}' failed:\n{done.stderr.strip()}")
 
 
-def fetched(name: str) -> Path:
+def fetch_files(name: str) -> Path:
     """The folder with the files of one set, fetched if they are not there, and checked."""
     digests, unpack = SETS[name]
     missing = [file for file in digests if not (DATA / file).exists()]

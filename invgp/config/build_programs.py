@@ -54,17 +54,17 @@ def build_executable(
         inputs=inputs,
         outputs=outputs,
         input_files=tuple(InputFile(directory / f.template, f.path, f.format) for f in section.input_files),
-        output_files=_each("output_files", section.output_files, lambda file: _reader(file, directory)),
+        output_files=_build_each("output_files", section.output_files, lambda file: _reader(file, directory)),
         target_file=section.target_file,
         fallback=tuple(section.fallback),
         search_path=directory,
-        **_common(section),
+        **_common_settings(section),
     )
 
 
 def build_pest(section: PestSection, inputs: Quantities, outputs: Quantities, directory: Path) -> ExecutableModel:
     """Build the adapter of a PEST model."""
-    return pest_model(directory / section.control, inputs, outputs, **_common(section))
+    return pest_model(directory / section.control, inputs, outputs, **_common_settings(section))
 
 
 def build_dakota(section: DakotaSection, inputs: Quantities, outputs: Quantities, directory: Path) -> ExecutableModel:
@@ -76,7 +76,7 @@ def build_dakota(section: DakotaSection, inputs: Quantities, outputs: Quantities
         format=section.format,
         descriptor=section.descriptor,
         search_path=directory,
-        **_common(section),
+        **_common_settings(section),
     )
 
 
@@ -87,7 +87,7 @@ def settings_of(section: Section, *handled: str) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in keys.items()}
 
 
-def _common(section: FilesSection) -> dict[str, Any]:
+def _common_settings(section: FilesSection) -> dict[str, Any]:
     """Return the settings of all programs with files."""
     return {
         "files": tuple(LocalFile(Path(f.source), f.path, f.link) for f in section.files),
@@ -103,7 +103,7 @@ def _common(section: FilesSection) -> dict[str, Any]:
     }
 
 
-def _each(key: str, sections: Iterable[S], build: Callable[[S], T]) -> tuple[T, ...]:
+def _build_each(key: str, sections: Iterable[S], build: Callable[[S], T]) -> tuple[T, ...]:
     """Build each entry of a list; an error names the entry."""
     built = []
     for i, section in enumerate(sections):

@@ -35,7 +35,7 @@ def build_sources(config: Config, directory: Path, build: Build) -> dict[str, Pr
 
     def build_one(name: str) -> Problem:
         section = config.sources[name]
-        return _with_key(name, lambda: build(_single(config, section), directory))
+        return _with_key(name, lambda: build(_select_source(config, section), directory))
 
     return dict(zip(names, build_each(build_one, names), strict=True))
 
@@ -95,7 +95,7 @@ def _check_coordinates(config: Config, name: str, section: SourceSection) -> lis
     return wrong
 
 
-def _single(config: Config, section: SourceSection) -> Config:
+def _select_source(config: Config, section: SourceSection) -> Config:
     """Return the configuration of one source alone."""
     inference = config.inference
     if section.runs_per_site is not None:

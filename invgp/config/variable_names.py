@@ -84,7 +84,7 @@ def check_names(config: Config) -> None:
     """Raise `ConfigError` if two things would be the same variable of the posterior file."""
     owners = dict.fromkeys(RESERVED, "that every posterior has")
     wrong = []
-    for key, name in ((key, name) for key, names in _named(config).items() for name in names):
+    for key, name in ((key, name) for key, names in _name_variables(config).items() for name in names):
         if key == "grid.coordinates" and name in config.survey.coordinates:
             continue  # the file calls the survey's so, with "site_" before it
         variables = [name, *(name + suffix for suffix in _suffixes(key))]
@@ -102,7 +102,7 @@ def check_names(config: Config) -> None:
         raise ConfigError(wrong)
 
 
-def _named(config: Config) -> dict[str, Iterable[str]]:
+def _name_variables(config: Config) -> dict[str, Iterable[str]]:
     return {
         "dimensions": config.dimensions,
         "survey.coordinates": config.survey.coordinates,

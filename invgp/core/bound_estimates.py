@@ -16,7 +16,7 @@ import numpy as np
 from invgp.core.backend import Array, array_namespace, backend_of, to_numpy
 from invgp.core.bound import BoundState
 from invgp.core.estimators import degree
-from invgp.core.expectations import LogDensity, expected_in_closed_form, sample_batches
+from invgp.core.expectations import LogDensity, closed_form_expectations, sample_batches
 from invgp.core.hermite import fit_matrix, hermite_features
 from invgp.core.point_sets import Points
 from invgp.core.posteriors import Sites
@@ -111,7 +111,7 @@ def _expected_log_likelihoods(
         mean, variance = bound_state.marginals(bound_state.geometry(start, stop))
         scale = xp.sqrt(variance)
         if closed_form is not None:
-            values = expected_in_closed_form(closed_form, mean, scale, start, strict=False).value
+            values = closed_form_expectations(closed_form, mean, scale, start, strict=False).value
             found = to_numpy(xp.sum(bound_state.q.weights[:, None] * values, axis=0))
             totals, site_means[start:stop] = totals + found.sum(), found
             continue

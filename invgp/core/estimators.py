@@ -8,12 +8,12 @@ from typing import NamedTuple
 from invgp.core.backend import Array, array_namespace
 from invgp.core.hermite import (
     Quadratic,
+    build_quadratic,
     coefficients,
     coefficients_by_site,
     fit_matrix,
     hermite_features,
     mean_squares,
-    quadratic,
     unbiased_fit_matrix,
 )
 from invgp.core.point_sets import Points
@@ -119,7 +119,7 @@ def score(points: Points, scale: Array, log_density: Array, valid: Array | None 
 def quadratic_fit(points: Points, log_density: Array, valid: Array | None = None) -> Quadratic:
     """Fit a quadratic function of the normals of each site to the log densities; parameters as in `score`."""
     xp = array_namespace(log_density)
-    fit = quadratic(_coefficients(points, log_density[..., None], valid)[:, 0, :], points.base.shape[1])
+    fit = build_quadratic(_coefficients(points, log_density[..., None], valid)[:, 0, :], points.base.shape[1])
     if not _degree(points):
         return fit
     R = points.rotations

@@ -97,7 +97,7 @@ def estimate_expectations(
     """
     closed_form = getattr(log_density, "expected", None)
     if closed_form is not None:
-        return expected_in_closed_form(closed_form, mean, scale, start, strict=strict)
+        return closed_form_expectations(closed_form, mean, scale, start, strict=strict)
     parts = []
     for rows, here, latents in iterate_samples(points, mean, scale):
         found = [log_density(f, start + rows.start, start + rows.stop) for f in latents]
@@ -108,7 +108,7 @@ def estimate_expectations(
     return parts[0] if len(parts) == 1 else _concatenate(parts)
 
 
-def expected_in_closed_form(
+def closed_form_expectations(
     closed_form: ExpectedLogDensity, mean: Array, scale: Array, start: int, *, strict: bool
 ) -> Expected:
     """Compute expected log densities in closed form; arguments as in `estimate_expectations`."""

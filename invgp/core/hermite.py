@@ -169,7 +169,7 @@ def _solve_normal_equations(gram: Array, right: Array, samples: int) -> Array:
     return xp.matrix_transpose(xp.linalg.solve(gram + ridge * identity(gram), right))
 
 
-def quadratic(fitted: Array, latents: int) -> Quadratic:
+def build_quadratic(fitted: Array, latents: int) -> Quadratic:
     """Build quadratic functions from coefficients (..., F); missing cross terms are 0, higher degrees are ignored."""
     xp = array_namespace(fitted)
     value, *each = xp.unstack(fitted, axis=-1)

@@ -57,10 +57,10 @@ class Data:
             return values, slopes
 
         if _has_closed_form(likelihood):
-            evaluate.expected = self._expected(likelihood)  # type: ignore[attr-defined]
+            evaluate.expected = self._closed_form_expectation(likelihood)  # type: ignore[attr-defined]
         return evaluate
 
-    def _expected(self, likelihood: Likelihood) -> ExpectedLogDensity:
+    def _closed_form_expectation(self, likelihood: Likelihood) -> ExpectedLogDensity:
         """Return a function that computes the expected log densities of a range of sites in closed form."""
 
         def expected(mean: Array, variance: Array, start: int, stop: int) -> tuple[Array, Array, Array, Array]:

@@ -31,12 +31,12 @@ class Parameters:
     inducing: Array
     likelihood: Array
 
-    def flat(self, blocks: Sequence[str]) -> Array:
+    def flatten(self, blocks: Sequence[str]) -> Array:
         """Concatenate the named blocks to one vector."""
         xp = array_namespace(self.posterior)
         return xp.concat([xp.reshape(getattr(self, name), (-1,)) for name in blocks])
 
-    def updated(self, blocks: Sequence[str], vector: Array) -> Parameters:
+    def with_blocks(self, blocks: Sequence[str], vector: Array) -> Parameters:
         """Return a copy with the named blocks replaced by the elements of one vector."""
         xp = array_namespace(vector)
         new, start = {}, 0

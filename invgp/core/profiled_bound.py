@@ -142,7 +142,7 @@ class Profile:
             return None
         elbo, target, _ = seen
         nothing = PseudoObservations(*(zeros_like(part) for part in target))
-        tried = [self._trial(parameters, given.kernel_cache, pseudo) for pseudo in (target, nothing)]
+        tried = [self._try_parameters(parameters, given.kernel_cache, pseudo) for pseudo in (target, nothing)]
         first = max((trial for trial in tried if trial is not None), key=lambda trial: trial.elbo, default=None)
         if first is None:
             return None
@@ -157,7 +157,7 @@ class Profile:
         xp = array_namespace(mean)
         kernel_cache = self.bound.kernel_cache(parameters)
         precision = START_PRECISION / xp.stack([k.variance + xp.zeros_like(mean[0, :]) for k in kernel_cache.kernels])
-        trial = self._trial(parameters, kernel_cache, PseudoObservations(precision, precision * mean))
+        trial = self._try_parameters(parameters, kernel_cache, PseudoObservations(precision, precision * mean))
         return None if trial is None else self._optimise(trial, RESTART_SEARCH, safe=True)
 
     def finish(self, trial: Trial) -> Trial:
@@ -170,13 +170,13 @@ class Profile:
             kernel_cache = self.bound.kernel_cache(parameters)
         except np.linalg.LinAlgError:
             return None
-        trial = self._trial(parameters, kernel_cache, near.pseudo)
+        trial = self._try_parameters(parameters, kernel_cache, near.pseudo)
         return None if trial is None else self._optimise(trial, NEXT_SEARCH)
 
     def gradient(self, trial: Trial, blocks: Sequence[str]) -> Array:
         """Compute the gradient of the bound with respect to some blocks, as one vector."""
         density = self.data.log_density(trial.bound_state.parameters.likelihood, derivatives="likelihood" in blocks)
-        return trial.bound_state.evaluate(density, self.points, blocks).gradient.flat(blocks)
+        return trial.bound_state.evaluate(density, self.points, blocks).gradient.flatten(blocks)
 
     def parameters(self, trial: Trial) -> Parameters:
         """Return the parameters of a trial, with the posterior in the family of the bound."""
@@ -194,7 +194,7 @@ class Profile:
         first, step = trial.elbo, 1.0
         for _ in range(limits.steps):
             pseudo = trial.pseudo.step_towards(trial.safe_target if safe else trial.target, step)
-            following = self._trial(trial.bound_state.parameters, trial.bound_state.kernel_cache, pseudo)
+            following = self._try_parameters(trial.bound_state.parameters, trial.bound_state.kernel_cache, pseudo)
             gain = following.elbo - trial.elbo if following is not None else -math.inf
             if following is not None and gain >= 0.0:
                 trial, step = following, min(1.0, 2.0 * step)
@@ -205,7 +205,9 @@ class Profile:
                 break
         return trial
 
-    def _trial(self, parameters: Parameters, kernel_cache: KernelCache, pseudo: PseudoObservations) -> Trial | None:
+    def _try_parameters(
+        self, parameters: Parameters, kernel_cache: KernelCache, pseudo: PseudoObservations
+    ) -> Trial | None:
         """Compute the posterior of pseudo-observations and its bound.
 
         None if negative precisions make the covariance indefinite, or if a log density is not finite.
@@ -235,7 +237,9 @@ class Profile:
                 )
         R = covariance_factor(identity(data) + symmetrise(data))
         mean = (R @ (xp.matrix_transpose(R) @ shift[..., None]))[None, ..., 0]
-        spread = self.family.conditional(kernel_cache.factor, diagonal) if isinstance(self.family, Diagonal) else R
+        spread = (
+            self.family.conditional_variance(kernel_cache.factor, diagonal) if isinstance(self.family, Diagonal) else R
+        )
         return Mixture(xp.ones_like(mean[:, 0, 0]), mean, spread[None, ...])
 
     def _mean_precisions(self, precision: Array) -> Array:

@@ -113,7 +113,7 @@ class Checkpoint:
             about["round"],
             trace[-1],
             parameters,
-            _converged(about),
+            _read_converged(about),
             about["status"],
             optimiser,
             about.get("samples", 0),
@@ -165,7 +165,7 @@ def describe_fit(settings: ModelSettings, X: Floats, Y: Floats, weights: Floats 
     return Checkpoint(Path(settings.checkpoint), words)
 
 
-def _converged(about: Mapping[str, Any]) -> bool:
+def _read_converged(about: Mapping[str, Any]) -> bool:
     """Whether a fit had converged; earlier versions of invgp called this ``settled``."""
     return bool(about.get("converged", about.get("settled", False)))
 

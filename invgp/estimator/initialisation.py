@@ -91,10 +91,10 @@ def continue_from(fitted: BoundState, bound: Bound, parameters: Parameters) -> P
     kernels = kernels if bound.hyperpriors is None else bound.hyperpriors.unconstrain(kernels)
     start = replace(parameters, kernels=kernels, inducing=inducing, likelihood=earlier.likelihood)
     if isinstance(bound.posterior, Sites):
-        blank = bound.posterior.initial(fitted.factor, 1.0, fitted.q.mean)
+        blank = bound.posterior.initial_parameters(fitted.factor, 1.0, fitted.q.mean)
         return replace(start, posterior=blank)
     if type(fitted.family) is not type(bound.posterior):
-        return replace(start, posterior=bound.posterior.initial(fitted.factor, 0.5, fitted.q.mean))
+        return replace(start, posterior=bound.posterior.initial_parameters(fitted.factor, 0.5, fitted.q.mean))
     return replace(start, posterior=bound.posterior.pack(fitted.q))
 
 
@@ -219,7 +219,7 @@ def _parameters(
         centred = backend.asarray(mean - prior[:, None])
         jitter = jitter + solve_triangular(factor, centred[..., None])[..., 0]
     return Parameters(
-        posterior=family.initial(factor, 0.5, jitter),
+        posterior=family.initial_parameters(factor, 0.5, jitter),
         kernels=free if priors is None else priors.unconstrain(free),
         inducing=Z,
         likelihood=backend.asarray(to_numpy(settings.likelihood.parameters)),

@@ -36,7 +36,7 @@ def find_classes(y: Any, likelihood: Likelihood) -> Labels:
     array = np.asarray(y)
     if array.ndim == 2 and array.shape[1] == count and count == likelihood.outputs:
         return np.arange(count)
-    found = np.unique(_present(_as_column(array)))
+    found = np.unique(_drop_missing(_as_column(array)))
     if len(found) == count:
         return found
     for usual in (np.arange(count), np.asarray([-1, 1])):
@@ -57,7 +57,7 @@ def encode_labels(y: Any, classes: Labels, likelihood: Likelihood) -> Floats:
     if array.ndim == 2 and array.shape[1] == count and count == likelihood.outputs:
         return np.asarray(array, dtype=np.float64)
     labels = _as_column(array)
-    missing = _missing(labels)
+    missing = _is_missing(labels)
     known = labels[~missing]
     unknown = known[~np.isin(known, classes)]
     if len(unknown):
@@ -89,7 +89,7 @@ def _as_column(array: Labels) -> Labels:
     return array
 
 
-def _missing(labels: Labels) -> NDArray[np.bool_]:
+def _is_missing(labels: Labels) -> NDArray[np.bool_]:
     if labels.dtype.kind == "f":
         return np.isnan(labels)
     if labels.dtype.kind == "O":
@@ -97,5 +97,5 @@ def _missing(labels: Labels) -> NDArray[np.bool_]:
     return np.zeros(len(labels), dtype=bool)
 
 
-def _present(labels: Labels) -> Labels:
-    return labels[~_missing(labels)]
+def _drop_missing(labels: Labels) -> Labels:
+    return labels[~_is_missing(labels)]

@@ -45,7 +45,7 @@ def earlier_runs(
     everything : bool
         Whether to read all runs that the ledger contains now.
     """
-    marks = _marks(problem, seed, everything=everything)
+    marks = _inversion_names(problem, seed, everything=everything)
     if not problem.sources:
         return _earlier_runs(problem, recorders[0], *marks)
     parts = [part for part in problem.parts if not part.direct]
@@ -53,7 +53,7 @@ def earlier_runs(
     return join_runs(list(zip(parts, found, strict=True)), problem.noise_std.shape[1])
 
 
-def _marks(problem: Problem, seed: int, *, everything: bool) -> tuple[str | None, str]:
+def _inversion_names(problem: Problem, seed: int, *, everything: bool) -> tuple[str | None, str]:
     """Return the names of an inversion in ledgers of this version and of version 1; None for all runs."""
     return None if everything else fingerprint(problem, seed), former_fingerprint(problem, seed)
 
@@ -84,7 +84,7 @@ def earlier_fields(
 
     With several simulators, those are the fields at which all of them have run.
     """
-    marks = _marks(problem, seed, everything=everything)
+    marks = _inversion_names(problem, seed, everything=everything)
     parts = [part for part in problem.parts if not part.direct]
     found = [_earlier_fields(part.problem, recorder, *marks) for part, recorder in zip(parts, recorders, strict=True)]
     latents = found[0][0]

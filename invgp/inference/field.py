@@ -211,7 +211,7 @@ def _inference_in_basis(backend: Backend, field: Field, old: Field, state: Field
     turn = backend.asarray(old.coordinates_of(field))
     mean = backend.asarray(field.coordinates(old.latents(to_numpy(state.linear.mean)[None]))[0])
     start = LowRankGaussian(mean, turn.T @ state.linear.precision_factor)
-    return FieldState(start.dense(), start)
+    return FieldState(start.to_dense(), start)
 
 
 class FieldRuns(NamedTuple):

@@ -101,7 +101,7 @@ def draw_with_prior(
         Number of draws if the posterior is Gaussian.
     """
     target = replace(RegressionTarget.from_state(model.algorithm, state), mixing=model.backend.asarray(prior.mixing))
-    q = target.gaussian(state.linear).dense()
+    q = target.gaussian(state.linear).to_dense()
     if model.is_gaussian(state):
         normals = model.backend.asarray(rng.standard_normal((count, prior.mixing.shape[1])))
         v = to_numpy(q.samples(normals))[:, None]

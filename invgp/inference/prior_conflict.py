@@ -67,7 +67,10 @@ def find_prior_conflicts(
         columns = problem.observation_slices[observation.name]
         y, noise = problem.survey.Y[sites, columns], problem.noise_std[sites, columns]
         g = np.where(np.isfinite(y), outputs[:, columns], np.nan)  # outputs without data say nothing about the spread
-        if _far(y, g, noise, options) > limit or _far(*_logarithms(y, g, noise), options) > limit:
+        if (
+            _median_distance(y, g, noise, options) > limit
+            or _median_distance(*_logarithms(y, g, noise), options) > limit
+        ):
             sentences.append(_describe(observation.name, observation.unit, y, g))
     return sentences
 
@@ -119,7 +122,7 @@ def stop_at_prior_conflict(
         raise PriorConflictError(conflicts)
 
 
-def _far(y: Floats, g: Floats, noise: Floats, options: ConflictOptions) -> float:
+def _median_distance(y: Floats, g: Floats, noise: Floats, options: ConflictOptions) -> float:
     """Return the median distance (R, p) of data and outputs in standard deviations; 0 if there are too few."""
     known = np.isfinite(y) & np.isfinite(g)
     if np.count_nonzero(known) < options.fewest:

@@ -32,7 +32,7 @@ def plan_stages(problem: Problem, options: SearchOptions | None = None) -> list[
     else:
         first = StagePlan("linear", min(few, many), options.roughly_converged)
         plan = [first, StagePlan("hermite", many, options.converged)]
-    return [p._replace(samples=_enough(problem, p.kind, p.samples)) for p in plan]
+    return [p._replace(samples=_has_enough_samples(problem, p.kind, p.samples)) for p in plan]
 
 
 def plan_emulator_stages(problem: Problem, options: SearchOptions | None = None) -> list[StagePlan]:
@@ -40,10 +40,10 @@ def plan_emulator_stages(problem: Problem, options: SearchOptions | None = None)
     options, sites = options or DEFAULTS, problem.survey.size
     samples = min(options.most_emulated, options.most_emulated * options.fully_sampled // sites)
     samples = max(samples, options.fewest_emulated)
-    return [p._replace(samples=_enough(problem, p.kind, samples)) for p in plan_stages(problem, options)]
+    return [p._replace(samples=_has_enough_samples(problem, p.kind, samples)) for p in plan_stages(problem, options)]
 
 
-def _enough(problem: Problem, kind: str, samples: int) -> int:
+def _has_enough_samples(problem: Problem, kind: str, samples: int) -> int:
     return max(samples, min_fit_samples(problem.latent_count, quadratic=kind != "linear"))
 
 

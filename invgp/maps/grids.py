@@ -131,7 +131,7 @@ def parse_grid(text: str | None, posterior: xr.Dataset) -> MapGrid:
     total = math.prod(len(axis) for axis in axes)
     if total > MOST_POINTS:
         raise ArgumentError(f"grid: must have at most {MOST_POINTS:,} points, had {total:,}")
-    return _rectilinear(posterior, names, axes)
+    return _find_rectilinear_axes(posterior, names, axes)
 
 
 def read_axis_letters(dataset: xr.Dataset, names: Sequence[str]) -> dict[str, str]:
@@ -139,7 +139,7 @@ def read_axis_letters(dataset: xr.Dataset, names: Sequence[str]) -> dict[str, st
     return axis_letters({name: dataset[name].attrs for name in names})
 
 
-def _rectilinear(posterior: xr.Dataset, names: tuple[str, ...], axes: Sequence[Floats]) -> MapGrid:
+def _find_rectilinear_axes(posterior: xr.Dataset, names: tuple[str, ...], axes: Sequence[Floats]) -> MapGrid:
     letters = read_axis_letters(posterior, names)
     dims = tuple(sorted(names, key=lambda name: letters[name], reverse=True))
     return MapGrid(names, tuple(axes), None, dims)
@@ -233,7 +233,7 @@ def _read_grid_file(path: Path, posterior: xr.Dataset, names: tuple[str, ...]) -
                 raise ArgumentError(
                     f"grid: {name!r} of {str(path)!r} must increase or decrease from each value to the next"
                 )
-        return _rectilinear(posterior, names, columns)
+        return _find_rectilinear_axes(posterior, names, columns)
     if len({len(values) for values in columns}) > 1:
         raise ArgumentError(f"grid: {', '.join(names)} of {str(path)!r} must be axes of a grid, or a list of points")
     return MapGrid(names, None, np.stack(columns, axis=-1), ("site",))

@@ -298,7 +298,7 @@ class _Sampler:
         lengths = max(next(self.fractions), 0.2) * state.length[blocks]
         leapfrogs = int(min(np.ceil(lengths / state.step[blocks]).max(), options.max_leapfrogs))
         steps = np.minimum(lengths / leapfrogs, state.step[blocks])
-        density = _tempered(surrogate, coordinates, blocks, power)
+        density = _temper_surrogate(surrogate, coordinates, blocks, power)
         x = coordinates.whitened(state.v[blocks])
         start = evaluate(density, x.reshape(b * C, d))
         momentum = self.rng.standard_normal((b * C, d))
@@ -426,7 +426,9 @@ def _select(state: _State, chosen: Integers) -> _State:
     return replace(state, v=v, value=value, failed=failed)
 
 
-def _tempered(surrogate: Surrogate | None, coordinates: _Coordinates, blocks: Integers, power: Floats) -> LogDensity:
+def _temper_surrogate(
+    surrogate: Surrogate | None, coordinates: _Coordinates, blocks: Integers, power: Floats
+) -> LogDensity:
     """Return the log density of the surrogate at rows of x (b C, d), and its gradient."""
     b, d = len(blocks), coordinates.root.shape[1]
 

@@ -47,19 +47,19 @@ def sentences(error: ValidationError, but: str = "") -> list[str]:
 
 
 def _of(item: ErrorDetails) -> list[str]:
-    where = _where(item["loc"])
+    where = _format_location(item["loc"])
     # Validators of ours write the sentence; pydantic's own errors get ours.
     cause = item.get("ctx", {}).get("error")
     if isinstance(cause, WholeSentenceError):
         return [f"{where}.{text}".lstrip(".") for text in cause.sentences]
-    text = str(cause) if cause else _words(item)
+    text = str(cause) if cause else _describe_item(item)
     # Of a table with too many tables in it, the names tell more than what is in them.
     names_only = item["type"] in ("too_short", "too_long") and isinstance(item["input"], dict)
     was = join_names(item["input"]) if names_only else format_value(item["input"])
     return [f"{where}: {text}, was {was}{_nearest(item)}"]
 
 
-def _where(location: tuple[int | str, ...]) -> str:
+def _format_location(location: tuple[int | str, ...]) -> str:
     parts = list(location)
     if parts[:1] == ["forward"]:
         del parts[1:2]  # pydantic's name for the branch it took
@@ -71,7 +71,7 @@ def _where(location: tuple[int | str, ...]) -> str:
     return key_path(*parts)
 
 
-def _words(item: ErrorDetails) -> str:
+def _describe_item(item: ErrorDetails) -> str:
     context: dict[str, Any] = item.get("ctx", {})
     # Limits as a person writes them: 1, not 1.0.
     context = {k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in context.items()}

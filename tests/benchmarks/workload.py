@@ -81,7 +81,7 @@ def problem(size: Size, seed: int = 0) -> Problem:
     posterior = Full(size.Q, size.M, size.K)
     # Triangular noise on the factor, so that nothing is saved by an accidental zero.
     jitter = 0.1 * rng.standard_normal((size.K, size.Q, size.M))
-    start = posterior.initial(inducing_factor([kernel] * size.Q, inducing), 0.5, jitter)
+    start = posterior.initial_parameters(inducing_factor([kernel] * size.Q, inducing), 0.5, jitter)
     start = start + (0.1 / size.M) * rng.standard_normal(len(start))
     parameters = Parameters(start, np.concatenate([kernel.parameters] * size.Q), inducing, np.zeros(0))
     if size.Q == 1:

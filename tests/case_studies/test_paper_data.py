@@ -69,7 +69,7 @@ def test_that_images_that_are_not_the_right_ones_are_refused(study, tmp_path, mo
     monkeypatch.setattr(fetch, "DATA", tmp_path)
     (tmp_path / "zipdata.mat").write_bytes(b"half a file")
     with pytest.raises(SystemExit, match=r"zipdata.mat must have the SHA-256 fb367b.* Remove it"):
-        fetch.fetched("usps")
+        fetch.fetch_files("usps")
 
 
 def test_that_images_are_taken_out_of_what_a_client_brings(study, tmp_path, monkeypatch, capsys):
@@ -82,10 +82,10 @@ def test_that_images_are_taken_out_of_what_a_client_brings(study, tmp_path, monk
     digest = hashlib.sha256(b"images").hexdigest()
     monkeypatch.setattr(fetch, "DATA", tmp_path / "data")
     monkeypatch.setitem(fetch.SETS, "some", ({"images": digest}, bring))
-    assert (fetch.fetched("some") / "images").read_bytes() == b"images"
+    assert (fetch.fetch_files("some") / "images").read_bytes() == b"images"
     assert capsys.readouterr().out == "fetching images\n"
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["images"]
-    fetch.fetched("some")
+    fetch.fetch_files("some")
     assert capsys.readouterr().out == ""
 
 
@@ -163,7 +163,7 @@ def test_that_densities_are_reported_on_the_scale_of_the_data(study):
     datasets, experiments, _ = study
     small = replace(datasets.DATASETS["boston"], train=60)
     split = small.split(0)
-    model = experiments.fitted(small, split, "full Gaussian", 0.2, None)
+    model = experiments.fit_model(small, split, "full Gaussian", 0.2, None)
     _, nlpd = experiments.measured(small, split, model)
     mean, std = model.predict(split.X_new, return_std=True)
     dollars = split.unit * (split.y_new - mean) / (split.unit * std)
@@ -177,7 +177,7 @@ def test_that_warped_densities_are_those_of_rings_and_integrate_to_one(study):
     # So few sites could be told by a warp that is all but vertical at one number of rings: this one is not learnt.
     small = replace(datasets.DATASETS["abalone"], train=40, likelihood=datasets.Warped(0.2, [1.2], [4.4], [0.42]))
     split = small.split(0)
-    model = experiments.fitted(small, split, "full Gaussian", 0.2, None)
+    model = experiments.fit_model(small, split, "full Gaussian", 0.2, None)
     sites = split.X_new[:3]
     rings = np.linspace(-120.0, 150.0, 5401)
     y = (rings - 15.0) / split.unit  # the middle of 1 to 29 rings

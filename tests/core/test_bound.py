@@ -43,18 +43,18 @@ def test_that_the_gradient_of_each_block_is_that_of_finite_differences(
     build = small_model(family, KINDS, dense)
     bound, parameters, points = build(backend)
     terms = bound.bound_state(parameters).evaluate(quadratic.at(backend, parameters.likelihood), points)
-    gradient = to_numpy(terms.gradient.flat([block]))
+    gradient = to_numpy(terms.gradient.flatten([block]))
     if block == "inducing" and dense:
         np.testing.assert_array_equal(gradient, 0.0)
         return
     reference, start, reference_points = build(numpy_backend)
 
     def value(vector):
-        trial = start.updated([block], vector)
+        trial = start.with_blocks([block], vector)
         density = quadratic.at(numpy_backend, trial.likelihood)
         return float(reference.bound_state(trial).evaluate(density, reference_points, ()).elbo)
 
-    expected = differences(value, start.flat([block]))
+    expected = differences(value, start.flatten([block]))
     scale = max(1.0, np.abs(expected).max())
     np.testing.assert_allclose(gradient / scale, expected / scale, atol=tolerance(backend, 1e-6, 5e-3))
 
@@ -70,13 +70,13 @@ def test_that_gradients_with_the_inducing_variables_held_are_those_of_finite_dif
     density = quadratic.at(numpy_backend, parameters.likelihood)
 
     def terms(vector):
-        return bound.bound_state(parameters.updated([block], vector), held=held).evaluate(density, points)
+        return bound.bound_state(parameters.with_blocks([block], vector), held=held).evaluate(density, points)
 
-    gradient = terms(parameters.flat([block])).gradient.flat([block])
+    gradient = terms(parameters.flatten([block])).gradient.flatten([block])
     expected = (
         0.0 * gradient
         if dense and block == "inducing"
-        else differences(lambda vector: float(terms(vector).elbo), parameters.flat([block]))
+        else differences(lambda vector: float(terms(vector).elbo), parameters.flatten([block]))
     )
     np.testing.assert_allclose(gradient, expected, atol=1e-5)
 
@@ -106,15 +106,15 @@ def test_that_every_gradient_with_every_kernel_is_that_of_the_exact_expectation(
     gradient = bound.bound_state(parameters).evaluate(density, points).gradient
 
     def exact(block, vector):
-        trial = parameters.updated([block], vector)
+        trial = parameters.with_blocks([block], vector)
         return exact_bound(bound, trial, quadratic.at(numpy_backend, trial.likelihood), nodes=3)
 
     for block in BLOCKS:
         if block == "inducing" and dense:
             continue
-        expected = differences(lambda vector, block=block: exact(block, vector), parameters.flat([block]))
+        expected = differences(lambda vector, block=block: exact(block, vector), parameters.flatten([block]))
         scale = max(1.0, np.abs(expected).max())
-        np.testing.assert_allclose(gradient.flat([block]) / scale, expected / scale, atol=1e-5, err_msg=block)
+        np.testing.assert_allclose(gradient.flatten([block]) / scale, expected / scale, atol=1e-5, err_msg=block)
 
 
 def sigmoid_of_both(parameters):
@@ -138,13 +138,13 @@ def test_that_the_gradient_of_each_block_has_no_bias_beyond_its_standard_error(f
         # Independent normals: what is shown is the estimator's, not that of the points.
         z = np.random.default_rng(seed).standard_normal((4096, Q))
         points = Points(z, np.broadcast_to(np.eye(Q), (N, Q, Q)), independent=True)
-        found.append(bound_state.evaluate(density, points).gradient.flat(BLOCKS))
+        found.append(bound_state.evaluate(density, points).gradient.flatten(BLOCKS))
 
     def exact(vector):
-        trial = parameters.updated(BLOCKS, vector)
+        trial = parameters.with_blocks(BLOCKS, vector)
         return exact_bound(bound, trial, sigmoid_of_both(trial.likelihood), nodes=40)
 
-    expected = differences(exact, parameters.flat(BLOCKS))
+    expected = differences(exact, parameters.flatten(BLOCKS))
     error, standard = np.mean(found, axis=0) - expected, np.std(found, axis=0) / np.sqrt(sets)
     # Of some hundred numbers the largest; and the error of the finite differences.
     allowed = 5.0 * standard + 1e-6
@@ -155,13 +155,13 @@ def test_that_the_jitter_belongs_to_the_kernel(numpy_backend, quadratic):
     bound, parameters, points = small_model("full", KINDS, dense=False)(numpy_backend)
     bound = replace(bound, jitter=0.1)
     density = quadratic.at(numpy_backend, parameters.likelihood)
-    gradient = bound.bound_state(parameters).evaluate(density, points).gradient.flat(["kernels", "inducing"])
+    gradient = bound.bound_state(parameters).evaluate(density, points).gradient.flatten(["kernels", "inducing"])
 
     def value(vector):
-        trial = parameters.updated(["kernels", "inducing"], vector)
+        trial = parameters.with_blocks(["kernels", "inducing"], vector)
         return float(bound.bound_state(trial).evaluate(density, points, ()).elbo)
 
-    np.testing.assert_allclose(gradient, differences(value, parameters.flat(["kernels", "inducing"])), atol=1e-6)
+    np.testing.assert_allclose(gradient, differences(value, parameters.flatten(["kernels", "inducing"])), atol=1e-6)
 
 
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name != "sites"])
@@ -209,7 +209,7 @@ def test_that_batches_of_sites_add_up(monkeypatch, numpy_backend, quadratic):
     assert len(list(bound.batches())) == 4
     parts = bound.bound_state(parameters).evaluate(density, points)
     assert float(parts.elbo) == pytest.approx(float(whole.elbo), rel=1e-12)
-    np.testing.assert_allclose(parts.gradient.flat(BLOCKS), whole.gradient.flat(BLOCKS), atol=1e-9)
+    np.testing.assert_allclose(parts.gradient.flatten(BLOCKS), whole.gradient.flatten(BLOCKS), atol=1e-9)
 
 
 def test_that_what_is_held_of_a_geometry_is_what_the_budget_counts(numpy_backend, quadratic, monkeypatch):
@@ -233,8 +233,8 @@ def test_that_mini_batches_estimate_the_bound_without_bias(numpy_backend, quadra
         at_n = alone.bound_state(parameters).evaluate(
             lambda f, start, stop, n=n: density(f, n, n + 1), points.at(n, n + 1)
         )
-        estimates.append(np.concatenate([[float(at_n.elbo)], at_n.gradient.flat(BLOCKS)]))
-    expected = np.concatenate([[float(whole.elbo)], whole.gradient.flat(BLOCKS)])
+        estimates.append(np.concatenate([[float(at_n.elbo)], at_n.gradient.flatten(BLOCKS)]))
+    expected = np.concatenate([[float(whole.elbo)], whole.gradient.flatten(BLOCKS)])
     np.testing.assert_allclose(np.mean(estimates, axis=0), expected, atol=1e-8)
 
 
@@ -250,5 +250,5 @@ def test_that_samples_without_a_density_are_left_out(backend, tolerance, quadrat
 
     whole, part = (bound.bound_state(parameters).evaluate(d, points) for d in (density, some))
     assert float(part.elbo) == pytest.approx(float(whole.elbo), rel=tolerance(backend, 1e-10))
-    gradients = (to_numpy(terms.gradient.flat(BLOCKS)) for terms in (part, whole))
+    gradients = (to_numpy(terms.gradient.flatten(BLOCKS)) for terms in (part, whole))
     np.testing.assert_allclose(*gradients, atol=tolerance(backend, 1e-8, 5e-3))

@@ -123,7 +123,7 @@ def fit_by_gradients(prior, likelihood, y, points):
     """Marginal means, variances and bound of the full Gaussian of the paper, by L-BFGS on its free parameters."""
     Q, N = prior.latent_count, prior.site_count
     family = Full(Q, N)
-    start = family.initial(inducing_factor(prior.kernels, prior.Z), 0.5, np.zeros((1, Q, N)))
+    start = family.initial_parameters(inducing_factor(prior.kernels, prior.Z), 0.5, np.zeros((1, Q, N)))
     numbers = join_parameters(prior.kernels)
     bound = Bound(family, prior.kernels, prior.mean, prior.X, dense=True)
     learnt = Blocks(learn=("posterior",), tolerance=1e-10, optimiser=LBFGS(tolerance=1e-12)).fit(

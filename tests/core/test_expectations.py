@@ -34,7 +34,7 @@ def test_that_pieces_of_a_batch_add_up(family, dense, numpy_backend, monkeypatch
     pieces = bound.bound_state(parameters).evaluate(counted, points)
     assert sorted(set(asked)) == [(0, 3), (3, 6), (6, 7)]
     assert float(pieces.elbo) == pytest.approx(float(whole.elbo), rel=1e-12)
-    np.testing.assert_allclose(pieces.gradient.flat(BLOCKS), whole.gradient.flat(BLOCKS), atol=1e-9)
+    np.testing.assert_allclose(pieces.gradient.flatten(BLOCKS), whole.gradient.flatten(BLOCKS), atol=1e-9)
 
 
 def test_that_a_sample_without_a_density_is_an_error_where_it_has_to_be(backend, monkeypatch):

@@ -83,7 +83,7 @@ def test_that_student_t_noise_does_not_average_out_what_few_runs_leave_open() ->
     problem = LinearProblem(backend, data=400)
     problem.inference = replace(problem.inference, degrees=4.0)
     state = problem.run_batches(backend, [5, 5], seed=0)
-    ratio = problem.spread(to_numpy(state.q.covariance)) / problem.spread(to_numpy(state.linear.dense().covariance))
+    ratio = problem.spread(to_numpy(state.q.covariance)) / problem.spread(to_numpy(state.linear.to_dense().covariance))
     assert np.median(ratio) > 0.85
 
 
@@ -189,7 +189,7 @@ def test_that_blocks_agree_with_a_regression_of_each_in_its_own_variables(
         to_numpy(whole.predictions(backend.asarray(points), inner_products)[1]),
         to_numpy(whole.predictions(backend.asarray(points))[1]),
     )
-    covariance = to_numpy(q.dense().covariance)
+    covariance = to_numpy(q.to_dense().covariance)
     for part, turn, columns in zip(whole.parts, turns, data, strict=True):
         close = rounding(part)
         assert close < tolerance(backend, 1e-10, 1e-2)

@@ -166,7 +166,7 @@ def test_that_another_prior_gives_its_own_posterior() -> None:
     problem = LinearProblem(NUMPY, length_scale=0.15, data=40)
     state = problem.run_batches(NUMPY, [problem.size + 6])
     target = replace(RegressionTarget.from_state(problem.inference, state), mixing=2.0 * np.eye(problem.size))
-    q = target.gaussian(state.linear).dense()
+    q = target.gaussian(state.linear).to_dense()
     covariance = np.linalg.inv(np.eye(problem.size) + 4.0 * problem.A.T @ problem.A)
     np.testing.assert_allclose(q.covariance, covariance, atol=1e-5)
     np.testing.assert_allclose(q.mean, covariance @ (2.0 * problem.A.T) @ (problem.y - problem.offset), atol=1e-4)

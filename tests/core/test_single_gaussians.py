@@ -28,7 +28,7 @@ def two_latents(backend):
     family = Diagonal(2, M)
     factor = inducing_factor(kernels, backend.asarray(Z))
     parameters = Parameters(
-        posterior=family.initial(factor, 0.5, backend.asarray(0.1 * np.ones((1, 2, M)))),
+        posterior=family.initial_parameters(factor, 0.5, backend.asarray(0.1 * np.ones((1, 2, M)))),
         kernels=join_parameters(kernels),
         inducing=backend.asarray(Z),
         likelihood=backend.asarray(np.zeros(0)),

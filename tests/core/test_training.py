@@ -97,7 +97,7 @@ def test_that_a_likelihood_with_heavy_tails_has_the_optimum_of_many_more_evaluat
 def test_that_blocks_take_the_same_steps_on_every_backend(family, backend, tolerance, numpy_backend):
     def after_a_round(at):
         bound, parameters, data, points = regression(at, family, dense=False)
-        return Blocks(rounds=1, evaluations=3).fit(bound, parameters, data, points).flat(["kernels", "likelihood"])
+        return Blocks(rounds=1, evaluations=3).fit(bound, parameters, data, points).flatten(["kernels", "likelihood"])
 
     here, there = after_a_round(backend), after_a_round(numpy_backend)
     assert here.dtype == getattr(backend.namespace, backend.dtype)
@@ -286,7 +286,7 @@ def test_that_mini_batches_take_the_same_steps_on_every_backend(method, backend,
     def after_an_epoch(at):
         bound, parameters, data, _ = regression(at, dense=False)
         method_once = replace(METHODS[method], epochs=1)
-        return method_once.fit(bound, parameters, data, np.random.default_rng(0)).flat(["posterior", "kernels"])
+        return method_once.fit(bound, parameters, data, np.random.default_rng(0)).flatten(["posterior", "kernels"])
 
     here, there = after_an_epoch(backend), after_an_epoch(numpy_backend)
     assert here.dtype == getattr(backend.namespace, backend.dtype)
@@ -357,7 +357,9 @@ def test_that_only_the_posterior_changes_in_the_last_passes(numpy_backend):
     )
     after = [progress.parameters for progress in seen]
     assert not np.array_equal(after[0].kernels, parameters.kernels)
-    np.testing.assert_array_equal(after[2].flat(["kernels", "likelihood"]), after[0].flat(["kernels", "likelihood"]))
+    np.testing.assert_array_equal(
+        after[2].flatten(["kernels", "likelihood"]), after[0].flatten(["kernels", "likelihood"])
+    )
     assert not np.array_equal(after[2].posterior, after[1].posterior)
 
 

@@ -29,7 +29,7 @@ def regression(backend, family="full", *, dense=True, components=1):
     }[family]()
     jitter = np.zeros((components, 1, size)) if components == 1 else 0.1 * RNG.standard_normal((components, 1, size))
     parameters = Parameters(
-        posterior=posterior.initial(inducing_factor(kernels, Z), 0.5, backend.asarray(jitter)),
+        posterior=posterior.initial_parameters(inducing_factor(kernels, Z), 0.5, backend.asarray(jitter)),
         kernels=join_parameters(kernels),
         inducing=Z,
         likelihood=backend.asarray([np.log(START_NOISE)]),

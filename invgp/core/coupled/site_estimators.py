@@ -21,8 +21,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from invgp.core.backend import Array, array_namespace, device_of, product
-from invgp.core.hermite import coefficients, hermite_features
-from invgp.core.hermite import quadratic as quadratic_of
+from invgp.core.hermite import build_quadratic, coefficients, hermite_features
 from invgp.core.natural_gradients import limit_precision
 
 
@@ -153,7 +152,7 @@ def fit_hermite(z: Array, values: Array, valid: Array, *, quadratic: bool) -> He
     ones = xp.ones_like(count)
     residual_variance = squares / xp.maximum(count, ones)[:, None]
     coefficient_variance = residual_variance / xp.maximum(count - float(F), ones)[:, None]
-    return HermiteFit(*quadratic_of(fitted, z.shape[1]), residual_variance, coefficient_variance)
+    return HermiteFit(*build_quadratic(fitted, z.shape[1]), residual_variance, coefficient_variance)
 
 
 def estimate_by_output(z: Array, residuals: Array, valid: Array, *, quadratic: bool) -> SiteTerms:

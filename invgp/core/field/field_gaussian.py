@@ -71,7 +71,7 @@ class LowRankGaussian:
             solve_triangular(self.capacitance_factor, xp.matrix_transpose(self.precision_factor))
         )
 
-    def dense(self) -> Gaussian:
+    def to_dense(self) -> Gaussian:
         """Convert to a `Gaussian` with a dense covariance."""
         xp = array_namespace(self.precision_factor)
         covariance = self.removed_factor @ xp.matrix_transpose(self.removed_factor)

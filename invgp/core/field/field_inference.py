@@ -190,7 +190,7 @@ class FieldInference:
     def init(self) -> FieldState:
         """Return the state at the prior."""
         prior = LowRankGaussian.prior(self.modes.variances)
-        return FieldState(prior.dense(), prior)
+        return FieldState(prior.to_dense(), prior)
 
     def ask(self, state: FieldState, count: int, rng: np.random.Generator, spread: float = 1.0) -> Array:
         """Draw the variables (count, R) of the next runs from the posterior, in orthogonal whitened directions.
@@ -344,7 +344,7 @@ class FieldInference:
         """Estimate mean and covariance by slice sampling, unless the posterior of the regression is nearly Gaussian."""
         weights = self.noise_weights(regression, self.average_regression(regression, q), q)
         if self.is_nearly_gaussian(regression, q, weights):
-            return q.dense()
+            return q.to_dense()
         density = Density(
             regression.inner_products,
             lambda w, inner_products: self.log_density(regression, w, weights, inner_products),

@@ -97,7 +97,7 @@ def complete_outputs(
     for group in _groups_by_runs(outputs, covariance):
         own = xp.take(unit, index_array(group.columns, unit), axis=1)
         means.append((group.columns, group.mean))
-        deviations.append((group.columns, own - group.expected(group.take_runs(own))))
+        deviations.append((group.columns, own - group.expected_deviations(group.take_runs(own))))
         variances.append((group.columns, group.variance[None, :]))
         lost_variances.append((group.columns, group.lost_variance(explained, across) * xp.ones_like(variances[-1][1])))
     missing = xp.isnan(outputs)
@@ -205,7 +205,7 @@ class _OutputGroup:
     @property
     def mean(self) -> Array:
         """Expected outputs at all runs, shape (n, d)."""
-        return self.centre + self.expected(self.deviations)
+        return self.centre + self.expected_deviations(self.deviations)
 
     @property
     def variance(self) -> Array:
@@ -216,7 +216,7 @@ class _OutputGroup:
         """Select the rows (k, d) of these runs from rows (n, d) of all runs."""
         return array_namespace(rows).take(rows, index_array(self.runs, rows), axis=0)
 
-    def expected(self, deviations: Array) -> Array:
+    def expected_deviations(self, deviations: Array) -> Array:
         """Compute the expected deviations at all runs (n, d), given those at these runs (k, d)."""
         half = solve_triangular(self.factor, deviations)
         return self.covariance_with_runs @ solve_triangular(self.factor, half, transposed=True)

@@ -64,8 +64,8 @@ class Periodic(Kernel):
         xp = array_namespace(X1, X2)
         exponent = 0.0
         for d in range(X1.shape[1]):
-            period, length_scale = self._along(d)
-            exponent = exponent - 2.0 * xp.square(xp.sin(math.pi / period * _apart(X1, X2, d)) / length_scale)
+            period, length_scale = self._parameters_along(d)
+            exponent = exponent - 2.0 * xp.square(xp.sin(math.pi / period * _difference(X1, X2, d)) / length_scale)
         return self.variance * xp.exp(exponent)
 
     def diagonal(self, X: Array) -> Array:
@@ -81,8 +81,8 @@ class Periodic(Kernel):
             weight = cotangent * value
             by_scale, by_period, by_input = [], [], []
             for d in range(X1.shape[1]):
-                period, length_scale = self._along(d)
-                apart = _apart(X1, X2, d)
+                period, length_scale = self._parameters_along(d)
+                apart = _difference(X1, X2, d)
                 angle = math.pi / period * apart
                 by_scale.append(4.0 / length_scale**2 * xp.sum(weight * xp.square(xp.sin(angle))))
                 slope = 2.0 * math.pi / (period * length_scale**2) * weight * xp.sin(2.0 * angle)
@@ -102,10 +102,10 @@ class Periodic(Kernel):
         log_variance = xp.reshape(self.variance * xp.sum(cotangent), (1,))
         return KernelGradient(xp.concat([log_variance, xp.zeros_like(self.parameters[1:])]), xp.zeros_like(X))
 
-    def _along(self, d: int) -> tuple[Array, Array]:
+    def _parameters_along(self, d: int) -> tuple[Array, Array]:
         """Return period and length-scale along one dimension."""
         return self.period[d % self.period.shape[0]], self.length_scale[d % self.length_scale.shape[0]]
 
 
-def _apart(X1: Array, X2: Array, d: int) -> Array:
+def _difference(X1: Array, X2: Array, d: int) -> Array:
     return X1[:, None, d] - X2[None, :, d]

@@ -155,16 +155,16 @@ class Linear(Kernel):
 
     def __call__(self, X1: Array, X2: Array) -> Array:
         """Compute the covariance (N, M) between inputs X1 (N, D) and X2 (M, D)."""
-        return self.variance * product(self._scaled(X1), self._scaled(X2).T)
+        return self.variance * product(self._scale_inputs(X1), self._scale_inputs(X2).T)
 
     def diagonal(self, X: Array) -> Array:
         """Compute the variances (N,)."""
-        scaled = self._scaled(X)
+        scaled = self._scale_inputs(X)
         return self.variance * array_namespace(X).vecdot(scaled, scaled)
 
     def linearise(self, X1: Array, X2: Array) -> Linearised:
         """Compute the covariance with its derivatives."""
-        Y1, Y2 = self._scaled(X1), self._scaled(X2)
+        Y1, Y2 = self._scale_inputs(X1), self._scale_inputs(X2)
         value = self.variance * product(Y1, Y2.T)
 
         def pull_back(cotangent: Array) -> KernelGradient:
@@ -175,11 +175,11 @@ class Linear(Kernel):
 
     def pull_back_diagonal(self, X: Array, cotangent: Array) -> KernelGradient:
         """Convert the gradient with respect to the variances (N,)."""
-        scaled = self._scaled(X)
+        scaled = self._scale_inputs(X)
         weighted = self.variance * cotangent[:, None] * scaled
         return self._gradient(sum_of_products(scaled, weighted), 2.0 * weighted, 2.0)
 
-    def _scaled(self, X: Array) -> Array:
+    def _scale_inputs(self, X: Array) -> Array:
         check_dimensions(X, length_scale=self.length_scale, centre=self.centre)
         return (X - self.centre) / self.length_scale
 

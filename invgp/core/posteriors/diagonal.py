@@ -45,17 +45,17 @@ class Diagonal:
     inducing: int
     components: int = 1
 
-    def initial(self, factor: Array, variance_share: float, jitter: Array) -> Array:
+    def initial_parameters(self, factor: Array, variance_share: float, jitter: Array) -> Array:
         """Return parameters at the prior mean plus `jitter`, with a fraction of each conditional variance.
 
         The conditional variances 1 / (K_zz^-1)_mm are the optimal diagonal covariance without data.
         """
         xp = array_namespace(factor)
-        variances = variance_share * self.conditional(factor, xp.zeros_like(factor[..., 0]))
+        variances = variance_share * self.conditional_variance(factor, xp.zeros_like(factor[..., 0]))
         spread = xp.broadcast_to(xp.log(variances), (self.components, *variances.shape))
         return self._pack(xp.zeros_like(jitter[:, 0, 0]), jitter, spread)
 
-    def conditional(self, factor: Array, precision: Array) -> Array:
+    def conditional_variance(self, factor: Array, precision: Array) -> Array:
         """Compute the variance of each variable given the others, with data that add precisions (Q, M).
 
         Raises

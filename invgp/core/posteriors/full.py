@@ -50,7 +50,7 @@ class Full:
     inducing: int
     components: int = 1
 
-    def initial(self, factor: Array, variance_share: float, jitter: Array) -> Array:
+    def initial_parameters(self, factor: Array, variance_share: float, jitter: Array) -> Array:
         """Return parameters at the prior mean plus `jitter` (K, Q, M), with a fraction of the prior variance."""
         xp = array_namespace(factor)
         share = xp.asarray(variance_share, dtype=factor.dtype, device=device_of(factor))

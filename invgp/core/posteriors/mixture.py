@@ -54,7 +54,7 @@ class Posterior(Protocol):
     def inducing(self) -> int:
         """Number of inducing variables per latent, M."""
 
-    def initial(self, factor: Array, variance_share: float, jitter: Array) -> Array:
+    def initial_parameters(self, factor: Array, variance_share: float, jitter: Array) -> Array:
         """Return parameters at the prior mean plus `jitter` (K, Q, M), with a fraction of the prior variance."""
 
     def unpack(self, parameters: Array, factor: Array) -> Mixture:

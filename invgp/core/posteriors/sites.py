@@ -44,7 +44,7 @@ class Sites:
         """Return the family for sites with this projection."""
         return replace(self, projection=projection)
 
-    def initial(self, factor: Array, variance_share: float, jitter: Array) -> Array:  # noqa: ARG002 - same arguments in all families
+    def initial_parameters(self, factor: Array, variance_share: float, jitter: Array) -> Array:  # noqa: ARG002 - same arguments in all families
         """Return parameters at the prior mean plus `jitter`; the covariance is that of the prior."""
         xp = array_namespace(jitter)
         precisions = xp.zeros((self.latents, self.sites), dtype=jitter.dtype, device=device_of(jitter))

@@ -65,8 +65,8 @@ def _r_hat_of_block(draws: Floats) -> Floats:
 
 def _effective_of_block(draws: Floats) -> Floats:
     halves = _split(draws)
-    bulk = _effective(_rank_normalise(halves))
-    tails = [_effective((halves <= np.quantile(halves, q, axis=(0, 1))).astype(np.float64)) for q in TAILS]
+    bulk = _effective_size(_rank_normalise(halves))
+    tails = [_effective_size((halves <= np.quantile(halves, q, axis=(0, 1))).astype(np.float64)) for q in TAILS]
     return np.asarray(np.minimum.reduce([bulk, *tails]))
 
 
@@ -95,7 +95,7 @@ def _r_hat(draws: Floats) -> Floats:
     return np.sqrt(np.divide(total, within, out=np.ones_like(total), where=within > 0.0))
 
 
-def _effective(draws: Floats) -> Floats:
+def _effective_size(draws: Floats) -> Floats:
     """Compute the effective sample size (V,) by Geyer's initial monotone sequence."""
     C, n, V = draws.shape
     within, total = _variances(draws)

@@ -143,7 +143,7 @@ def temper(
         index = xp.asarray(chosen.astype(np.int32), device=backend.device)
         z = xp.take(here.z, index, axis=0)
         root = _whitening_root(z, scale(power), len(np.unique(chosen)))
-        target = transforms_of(_tempered(log_likelihood, power))(root)
+        target = transforms_of(_temper_density(log_likelihood, power))(root)
         position = xp.matrix_transpose(xp.linalg.solve(xp.matrix_transpose(root), xp.matrix_transpose(z)))
         points = evaluate(target, position)
         last = power >= 1.0
@@ -169,7 +169,7 @@ def temper(
     )
 
 
-def _tempered(log_likelihood: LogDensity, power: float) -> LogDensity:
+def _temper_density(log_likelihood: LogDensity, power: float) -> LogDensity:
     """Return the log density of the prior times a power of the likelihood."""
 
     def log_density(v: Array) -> tuple[Array, Array]:

@@ -175,7 +175,7 @@ class Blocks:
             group = ["posterior", *(name for name in group if name != "posterior")]
             parameters, found = self._fit_profile(group, bound, parameters, data, points)
         objective = _objective(group, bound, parameters, data, points)
-        state = self.optimiser.init(parameters.flat(group))
+        state = self.optimiser.init(parameters.flatten(group))
         # After the search over optimal posteriors little remains to learn; otherwise another round follows.
         few = found == CONVERGED and len(group) > 1
         for _ in range(min(FINAL_EVALUATIONS, self.evaluations) if few else self.evaluations):
@@ -183,7 +183,7 @@ class Blocks:
                 break
             value, gradient = objective(state.trial)
             state = self.optimiser.tell(state, -value, -gradient)
-        learnt = parameters.updated(group, state.point)
+        learnt = parameters.with_blocks(group, state.point)
         # If the search over optimal posteriors has converged, this final search need not converge too.
         finished = found if found == CONVERGED else state.finished
         return _keep_distribution(bound, parameters, learnt) if _holds_u(group, bound) else learnt, finished
@@ -243,12 +243,12 @@ class Blocks:
         self, profile: Profile, parameters: Parameters, best: Trial, blocks: Sequence[str]
     ) -> tuple[Trial, str]:
         """Search for the best trial of some blocks, each with its optimal posterior."""
-        state = self.optimiser.init(parameters.flat(blocks))
+        state = self.optimiser.init(parameters.flatten(blocks))
         state = self.optimiser.tell(state, -best.elbo, -profile.gradient(best, blocks))
         for _ in range(self.evaluations):
             if state.finished:
                 break
-            tried = parameters.updated(blocks, state.trial)
+            tried = parameters.with_blocks(blocks, state.trial)
             trial = profile.at(tried, best) if _is_near(tried, best.bound_state.parameters) else None
             if trial is None:
                 state = self.optimiser.tell(state, np.inf, state.gradient)
@@ -280,7 +280,7 @@ def _objective(
     without_samples = bound.dense and held is not None
 
     def objective(vector: Array) -> tuple[float, Array]:
-        trial = parameters.updated(group, vector)
+        trial = parameters.with_blocks(group, vector)
         bound_state = _try_bound_state(bound, trial, kernel_cache, held)
         if bound_state is None:
             return -np.inf, vector
@@ -292,7 +292,7 @@ def _objective(
                 terms = bound_state.evaluate(density, points, group, strict=True)
             except NotFiniteError:
                 return -np.inf, vector
-        return float(terms.elbo), terms.gradient.flat(group)
+        return float(terms.elbo), terms.gradient.flatten(group)
 
     return objective
 

@@ -152,7 +152,7 @@ class MiniBatches:
         """Learn the parameters, with numbers for all settings."""
         self._check(bound)
         blocks = [b for b in select_blocks(self.learn, bound, parameters) if not (b == "posterior" and self.natural)]
-        state = self.optimiser.init(parameters.flat(blocks)) if blocks else None
+        state = self.optimiser.init(parameters.flatten(blocks)) if blocks else None
         progress = after or Progress(0, -np.inf, parameters, optimiser=state)
         for stream in rng.spawn(self._epochs)[progress.round :]:
             progress = self._epoch(progress, blocks, bound, data, stream)
@@ -206,10 +206,10 @@ class MiniBatches:
                 q = natural_step(bound_state, terms.expected, step)
                 parameters = replace(parameters, posterior=cast(Full, bound_state.family).pack(q))
             if state is not None and blocks:
-                updated = self.optimiser.tell(state, -terms.gradient.flat(blocks) / N)
+                updated = self.optimiser.tell(state, -terms.gradient.flatten(blocks) / N)
                 share = self._share_left(progress.round + number / len(starts))
                 state = replace(updated, trial=state.trial + share * (updated.trial - state.trial))
-                parameters = parameters.updated(blocks, state.trial)
+                parameters = parameters.with_blocks(blocks, state.trial)
         return Progress(progress.round + 1, float(np.mean(values)), parameters, optimiser=state)
 
     def _batch(
