@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# The numerical tests as other processors would run them: with the kernels that OpenBLAS has for each, with one and two
-# threads, and with the vector instructions that NumPy's own loops would find there. It needs .venv as check.sh makes it.
-# Arguments go to pytest, in place of the folders below: tests/check_processors.sh tests/core -k whitening
+# Run the numerical tests as other processors would: with the OpenBLAS kernels for each processor, with one and two
+# threads, and with the vector instructions that NumPy would use there. Needs the .venv that check.sh creates.
+# Arguments are passed to pytest and replace the default folders: tests/check_processors.sh tests/core -k whitening
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=$PWD/.venv/bin
 [ -x "$bin/pytest" ] || {
-  echo "check_processors.sh: there is no environment with the tests' packages yet; bash .ci/venv --group test makes it." >&2
+  echo "check_processors.sh: .venv with the packages of the tests does not exist; create it with: bash .ci/venv --group test" >&2
   exit 2
 }
 (($#)) || set -- tests/core tests/estimator tests/forward_models tests/inference/field tests/likelihoods tests/maps
 
-# Which kernels are in use when OPENBLAS_CORETYPE asks for some; it may be fewer than there are names for.
+# Print the kernels that OpenBLAS uses for an OPENBLAS_CORETYPE; several processors may share kernels.
 probe='
 import numpy as np, scipy.linalg, threadpoolctl
 matrix = np.eye(256) + 1.0 / 256
@@ -29,11 +29,11 @@ failed=0
 table=$'\nprocessor  kernels    threads  tests\n'
 for processor in Nehalem Haswell Zen SkylakeX; do
   export OPENBLAS_CORETYPE=$processor NPY_DISABLE_CPU_FEATURES=${lacks[$processor]}
-  # Instructions that this processor lacks end the probe by a signal.
+  # If this processor lacks the instructions, a signal ends the probe.
   kernels=$("$bin/python" -W ignore -c "$probe" 2>/dev/null) || kernels=
   if [[ -z $kernels || -n ${seen[$kernels]:-} ]]; then
-    reason=${kernels:+"the kernels of ${seen[$kernels]:-}"}
-    table+=$(printf '%-9s  %-9s  %7s  %s' "$processor" "${kernels:--}" - "not run: ${reason:-this processor cannot}")$'\n'
+    reason=${kernels:+"same kernels as ${seen[$kernels]:-}"}
+    table+=$(printf '%-9s  %-9s  %7s  %s' "$processor" "${kernels:--}" - "not run: ${reason:-not supported by this processor}")$'\n'
     continue
   fi
   seen[$kernels]=$processor

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# From a bare clone to the posterior and its figures; `run.sh compare` sets it beside an ensemble smoother.
+# Compute the posterior and its figures from a fresh clone. `run.sh compare` compares it with an ensemble smoother.
 set -euo pipefail
 
 source "$(dirname -- "${BASH_SOURCE[0]}")/../environment.sh"
-compare_or_nothing "the posterior" 1200 "$@"
+check_compare_arguments "the posterior" 1200 "$@"
 enter_case_study ${1:+iterative_ensemble_smoother}
 
 [[ -f data/aquifer.pst ]] || PYTHON=$bin/python bash setup.sh

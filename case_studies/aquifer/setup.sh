@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Build the program and make the survey. CC names the compiler, PYTHON the interpreter that has invgp.
+# Build the program and generate the survey. CC selects the compiler, and PYTHON an interpreter that has invgp.
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd -- "$here/../.." && pwd)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# From a bare clone to the posteriors and their figures; `run.sh compare` sets them beside an ensemble smoother.
+# Compute the posteriors and their figures from a fresh clone. `run.sh compare` compares them with an ensemble smoother.
 set -euo pipefail
 
 source "$(dirname -- "${BASH_SOURCE[0]}")/../environment.sh"
-compare_or_nothing "the posterior of the profile" 600 "$@"
+check_compare_arguments "the posterior of the profile" 600 "$@"
 enter_case_study ${1:+iterative_ensemble_smoother}
 
 [[ -f data/map.csv ]] || "$bin/python" make_survey.py

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a bare clone to the posteriors, their table and their figure. PYTHON names the interpreter that makes the environment.
-# Arguments go to posteriors.py; --help lists them.
+# Compute the posteriors, their table and their figure from a fresh clone. PYTHON selects the interpreter of a new environment.
+# Arguments are passed to posteriors.py; --help lists them.
 set -euo pipefail
 
 source "$(dirname -- "${BASH_SOURCE[0]}")/../environment.sh"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# From a bare clone to the resistivity volume and its figures. PYTHON names the interpreter that makes the environment.
+# Compute the resistivity volume and its figures from a fresh clone. PYTHON selects the interpreter of a new environment.
 set -euo pipefail
 
 usage="usage: run.sh [--soundings N]
 
-  --soundings N  of the synthetic survey (default: 10000)"
+  --soundings N  number of soundings of the synthetic survey (default: 10000)"
 
 fail() {
     echo "run.sh: $1" >&2

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# From a bare clone to the tables. PYTHON names the interpreter that makes the environment.
+# Compute the tables from a fresh clone. PYTHON selects the interpreter of a new environment.
 set -euo pipefail
 
-usage="usage: run.sh [new_york | generated] [options of flights.py]   (both sets if none is named)"
+usage="usage: run.sh [new_york | generated] [options of flights.py]   (default: both data sets)"
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
     echo "$usage"
     exit 0
@@ -14,7 +14,7 @@ case ${1:-} in
         ;;
     "" | --*) sets=(new_york generated) ;;
     *)
-        echo "run.sh: the set must be 'new_york' or 'generated', but it is '$1'." >&2
+        echo "run.sh: the data set must be 'new_york' or 'generated', was '$1'." >&2
         exit 2
         ;;
 esac

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From a bare clone to the posterior and its figures. PYTHON names the interpreter that makes the environment.
+# Compute the posterior and its figures from a fresh clone. PYTHON selects the interpreter of a new environment.
 set -euo pipefail
 
 case ${1:-} in
@@ -9,12 +9,12 @@ case ${1:-} in
         exit 0
         ;;
     *)
-        echo "run.sh: takes no arguments, but there is '$1'." >&2
+        echo "run.sh: takes no arguments, was given '$1'." >&2
         exit 2
         ;;
 esac
 command -v gmt > /dev/null || {
-    echo "run.sh: there is no program 'gmt' here; on Debian and Ubuntu, apt-get install gmt." >&2
+    echo "run.sh: the program 'gmt' is not installed; on Debian and Ubuntu, run: apt-get install gmt" >&2
     exit 1
 }
 

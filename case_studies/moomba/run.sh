@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# From a bare clone to the posterior of the twin and its figure; `run.sh contributions` inverts it with each kind of data.
+# Compute the posterior of the synthetic survey and its figure from a fresh clone. `run.sh contributions` inverts the survey with
+# each kind of data.
 set -euo pipefail
 
 source "$(dirname -- "${BASH_SOURCE[0]}")/../environment.sh"
@@ -10,7 +11,7 @@ case ${1:-} in
         exit 0
         ;;
     *)
-        echo "run.sh: the argument must be 'contributions' or left out, but it is '$1'." >&2
+        echo "run.sh: the only valid argument is 'contributions', was '$1'." >&2
         exit 2
         ;;
 esac

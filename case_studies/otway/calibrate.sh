@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Simulate and invert 200 surveys of 20 sites, and tell how often intervals hold the truth. Arguments go to
-# `invgp calibrate`. PYTHON names the interpreter that has invgp; by default it is that of .venv, as run.sh makes it.
+# Simulate and invert 200 surveys of 20 sites, and count how often the intervals contain the truth. Arguments are passed to
+# `invgp calibrate`. PYTHON selects an interpreter that has invgp; the default is that of .venv, which is created if needed.
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From a bare clone to the posterior and its figures. PYTHON names the interpreter that makes the environment.
+# Compute the posterior and its figures from a fresh clone. PYTHON selects the interpreter of a new environment.
 set -euo pipefail
 
 usage="usage: run.sh [--data PATH] [--model MODEL] [--compare [--published FOLDER]]
@@ -8,10 +8,10 @@ usage="usage: run.sh [--data PATH] [--model MODEL] [--compare [--published FOLDE
   --model MODEL  forward model of the synthetic line (default: python):
                    python          the Python function
                    c               the C program, started for each run
-                   c_persistent    the C program, started once, which answers run after run
-                   c_batched       the C program, which takes a table of runs
-  --compare      then set the paper's posterior and the coupled one beside converged chains: minutes
-  --published FOLDER  draw the paper's own posteriors too (published_savigp.csv, published_mcmc.csv)"
+                   c_persistent    the C program, started once for all runs
+                   c_batched       the C program, which processes a table of runs
+  --compare      also compare the posterior of the paper and the coupled one with converged chains; takes minutes
+  --published FOLDER  also draw the published posteriors (published_savigp.csv, published_mcmc.csv)"
 
 fail() {
     echo "run.sh: $1" >&2
@@ -56,15 +56,15 @@ done
 
 case $model in
     "" | python | c | c_persistent | c_batched) ;;
-    *) fail "--model must be $models, but it is '$model'." ;;
+    *) fail "--model must be $models, was '$model'." ;;
 esac
 if [[ -n $data ]]; then
-    [[ $model != c* ]] || fail "--data runs the Python model; leave --model $model out."
+    [[ $model != c* ]] || fail "--data runs the Python model; omit --model $model."
     [[ -f $data ]] || fail "the file '$data' does not exist."
     data=$(cd -- "$(dirname -- "$data")" && pwd)/$(basename -- "$data")
 fi
 if [[ -n $published ]]; then
-    [[ -n $compare && -n $data ]] || fail "--published goes with --compare and --data."
+    [[ -n $compare && -n $data ]] || fail "--published needs --compare and --data."
     [[ -f $published/published_savigp.csv ]] || fail "there is no 'published_savigp.csv' in '$published'."
     published=$(cd -- "$published" && pwd)
 fi
@@ -75,7 +75,7 @@ enter_case_study
 PYTHON=$bin/python ./setup.sh
 
 mkdir -p results
-# The commands run where the user is, so that they print paths that the user can open.
+# The commands run in the directory of the user, so that the printed paths can be opened from there.
 study=$("$bin/python" -c 'import os, sys; print(os.path.relpath(sys.argv[1], sys.argv[2]))' "$PWD" "$start")
 cd -- "$start"
 name=otway
@@ -86,7 +86,7 @@ if [[ -n $data ]]; then
 elif [[ $model == c* ]]; then
     name=otway_$model
 fi
-# Bash before 4.4 takes an empty array for an unset one, hence the guard.
+# Bash before 4.4 treats an empty array as unset.
 "$bin/invgp" check "$study/$name.toml" ${arguments[@]+"${arguments[@]}"}
 "$bin/invgp" run "$study/$name.toml" ${arguments[@]+"${arguments[@]}"} -o "$study/results/$name.nc"
 "$bin/invgp" plot "$study/results/$name.nc"

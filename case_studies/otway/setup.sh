@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Build the C program and make the synthetic survey. CC names the compiler, PYTHON the interpreter that has invgp.
+# Build the C program and generate the synthetic survey. CC selects the compiler, and PYTHON an interpreter that has invgp.
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)

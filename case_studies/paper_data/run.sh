@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# From a bare clone to tables and boxplots. PYTHON names the interpreter that makes the environment.
-# Arguments go to experiments.py and figures.py: names of datasets, --splits, --sparsity; --help lists them. After "mnist"
-# they go to mnist.py, such as --small. A run that was stopped goes on.
+# Compute tables and box plots from a fresh clone. PYTHON selects the interpreter of a new environment.
+# Arguments are passed to experiments.py and figures.py: names of data sets, --splits, --sparsity; --help lists them. Arguments
+# after "mnist" are passed to mnist.py, for example --small. An interrupted run is resumed.
 set -euo pipefail
 
 if [[ ${1:-} != mnist && " $* " == *" mnist "* ]]; then
-    echo "run.sh: mnist goes alone: run.sh mnist [--small]" >&2
+    echo "run.sh: 'mnist' cannot be combined with other data sets; use: run.sh mnist [--small]" >&2
     exit 2
 fi
 

@@ -77,7 +77,7 @@ def test_that_the_command_of_the_readme_makes_a_posterior_and_figures(with_envir
         (["--data", "nowhere.csv"], "run.sh: the file 'nowhere.csv' does not exist."),
         (
             ["--model", "fortran"],
-            "run.sh: --model must be 'python', 'c', 'c_persistent' or 'c_batched', but it is 'fortran'.",
+            "run.sh: --model must be 'python', 'c', 'c_persistent' or 'c_batched', was 'fortran'.",
         ),
         (["--speed"], "run.sh: '--speed' is not an option; run.sh --help lists them."),
     ],
