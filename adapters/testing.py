@@ -37,7 +37,7 @@ def check_forward_model(model: ForwardModel, values: Floats, directory: Path, rt
     Raises
     ------
     AssertionError
-        The model violates the contract; the message says how.
+        The model violates the contract; the message states how.
     """
     _check_attributes(model)
     values = np.array(values, dtype=np.float64)

@@ -193,7 +193,7 @@ class UmbridgeModel:
             queue.pause(FIRST_PAUSE)
 
     def _give_up(self, url: str, error: Exception, queue: RowQueue) -> None:
-        # With a single server, the message of every run says so.
+        # With a single server, the message of every run contains the error.
         level = logging.WARNING if len(self.urls) > 1 else logging.INFO
         _log.log(level, "%s %s; it gets no more runs of this batch", url, error)
         queue.give_up(url, f"server {url} {error}")

@@ -110,7 +110,7 @@ def _array(content: bytes) -> NDArray[Any]:
     np.lib.format.read_magic(stream)
     shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
     if math.prod(shape) * dtype.itemsize != len(content) - stream.tell():
-        raise ValueError("the size is another than the shape says")
+        raise ValueError("the size does not agree with the shape")
     stream.seek(0)
     found: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
     return found

@@ -113,7 +113,7 @@ def find_table_defect(path: Path) -> str:
 def _inspect_elsewhere(kind: str, path: Path) -> str:
     """Return the defect of a file, or `FINE`, from another process, which may crash or hang."""
     with utf8_path(path) as name:
-        # A forked child inherits locks of other threads, which nobody would release.
+        # A forked child inherits locks of other threads, which no thread would release.
         if threading.active_count() == 1:
             return _inspect_in_child(lambda: INSPECTIONS[kind](name))
         return _inspect_in_new_interpreter(kind, name)

@@ -73,7 +73,7 @@ def check_not_posterior(path: Path) -> None:
     try:
         with netcdf.open_dataset(path) as other:
             costly = "invgp_map" not in other.attrs
-    except ConfigError:  # no file of ours
+    except ConfigError:  # not a file of invgp
         return
     if costly:
         raise ArgumentError(f"output: must be a map or a new file, was {str(path)!r}, which is a posterior")

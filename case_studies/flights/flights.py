@@ -102,7 +102,7 @@ def fits(split: Split, inducing: int, epochs: int) -> Iterator[SAVIGP]:
                 method=MiniBatches(
                     optimiser=Adam(rate=0.02),
                     natural=0.1,
-                    settle=int(passes == epochs > 1),
+                    final_epochs=int(passes == epochs > 1),
                     shrink=False,  # each pass goes on from the one before as if it were not the last
                     batch=1000,
                     epochs=passes,

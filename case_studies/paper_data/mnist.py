@@ -170,7 +170,7 @@ def method(setting: Setting, study: Study) -> Blocks | MiniBatches:
         learn,
         Adam(rate=RATE),
         natural=min(1.0, study.batch / KNOWN[setting.task]),
-        settle=2,
+        final_epochs=2,
         batch=study.batch,
         epochs=study.passes(setting),
         samples=SAMPLES[setting.task],

@@ -70,7 +70,7 @@ def command(
     output = output or posterior.with_suffix(".map.nc")
     check_map_path(output, posterior)
     check_not_survey(output, dataset)
-    from invgp.maps.predict import format_points, plan_map, write  # noqa: PLC0415 - mistakes are told without SciPy
+    from invgp.maps.predict import format_points, plan_map, write  # noqa: PLC0415 - errors are reported without importing SciPy
     from invgp.posterior.modes import mode_probabilities  # noqa: PLC0415
 
     map_plan = plan_map(

@@ -95,7 +95,7 @@ def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None
     Use it if the reason for the failures no longer exists, for example a licence server that was down or a timeout that
     was too short. `invgp run` then uses the new results.
     """
-    # Here, not above: a mistake is told, and help given, without waiting for SciPy.
+    # Imported here, so that help and error messages do not wait for the import of SciPy.
     from invgp.adapters.protocol import RunContext  # noqa: PLC0415
     from invgp.execution.evaluate import evaluate  # noqa: PLC0415
     from invgp.execution.pools import open_pool  # noqa: PLC0415

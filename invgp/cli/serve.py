@@ -58,7 +58,7 @@ def command(config: Path, host: str, port: int, workers: int | None) -> None:
 
 def start_server(model: ForwardModel, directory: Path, host: str, port: int, workers: int) -> ModelServer:
     """Start the server; raise `ConfigError` if it cannot listen."""
-    from invgp.serving import ModelServer  # noqa: PLC0415 - a mistake is told without waiting for joblib
+    from invgp.serving import ModelServer  # noqa: PLC0415 - errors are reported without importing joblib
 
     try:
         return ModelServer(model, directory, host, port, workers)
@@ -75,7 +75,7 @@ def print_address(server: ModelServer, host: str) -> None:
     """Print the address, the inputs and the outputs."""
     model = server.model
     if not is_loopback(host):
-        print_warning("whoever can reach this address can run the simulator; there is no password")
+        print_warning("anyone who can reach this address can run the simulator; there is no password")
     print_line(f"Serving {model.name!r} at {server.url}")
     print_line(f"  in   {describe_quantities(model.inputs)}")
     print_line(f"  out  {describe_quantities(model.outputs)}")

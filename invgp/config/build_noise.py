@@ -154,7 +154,7 @@ def _correlations(config: Config, survey: Survey) -> dict[str, Floats]:
     found = {}
     for name, rows in config.noise.correlation.items():
         if name not in sizes:
-            continue  # `check_noise_names` says so
+            continue  # reported by `check_noise_names`
         matrix = np.asarray(rows, dtype=np.float64)
         key = f"noise.correlation.{name}"
         if len(matrix) != (size := sizes[name]):

@@ -23,7 +23,7 @@ from invgp.problem import Floats
 from invgp.units import conversion, is_unit
 
 NETCDF_SUFFIXES = (".nc", ".nc4", ".cdf")
-LIKENESS_OF_FILES = 0.8  # many names end alike
+LIKENESS_OF_FILES = 0.8  # many names have the same ending
 LONGEST_PATH = 300
 SEPARATORS = {";": "semicolons", "\t": "tabs"}
 
@@ -181,7 +181,7 @@ class NetcdfTable:
     def _by_site(self, name: str, key: str) -> Floats:
         """Return a variable as (N, k)."""
         variable = self.dataset[name]
-        # Of a position that is not there, its own key tells.
+        # A missing position is reported under its own key.
         sites = (self.dataset[self.position] if self.position in self.dataset.variables else variable).dims[:1]
         numeric = np.issubdtype(variable.dtype, np.number)
         if variable.ndim not in (1, 2) or not numeric or sites[0] not in variable.dims:
@@ -248,12 +248,12 @@ def _netcdf(file: Path, position: str | None) -> NetcdfTable:
             position = _first_position(dataset) if position is None else position
             table = NetcdfTable(file, dataset.load(), position)
     except UNREADABLE as error:
-        if isinstance(error, OSError):  # it says why
+        if isinstance(error, OSError):  # its message states the reason
             raise
         raise _LayoutError("it is damaged") from error
     variable = table.dataset.get(position)
     if variable is None:
-        return table  # who asks for the column says so
+        return table  # reported by the caller that needs the column
     if variable.ndim == 0 or variable.size == 0:
         raise _LayoutError(f"variable {position!r} holds no sites")
     return table

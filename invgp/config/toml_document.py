@@ -47,7 +47,7 @@ def read_text(path: Path) -> str:
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # or a pipe that nobody writes to would be waited for
+    return os.open(path, flags | os.O_NONBLOCK)  # otherwise a pipe without a writer would block
 
 
 def check_values(keys: Mapping[str, Any]) -> None:

@@ -68,8 +68,8 @@ def add_sites(
     """
     xp = array_namespace(bound_state.factor)
     weight, W = bound_state.bound.weight, geometry.projection
-    said = -terms.curvature if limit is None else limit_precision(-terms.curvature * limit) / limit
-    precision = weight * said.T
+    site_precision = -terms.curvature if limit is None else limit_precision(-terms.curvature * limit) / limit
+    precision = weight * site_precision.T
     centred = (xp.matrix_transpose(W) @ bound_state.q.mean[0, ..., None])[..., 0]
     pull = weight * terms.gradient.T + precision * centred
     return NaturalParameters(

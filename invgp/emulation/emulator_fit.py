@@ -45,7 +45,7 @@ def fit_emulator(
     of the best is not small, local polynomials and the best polynomial plus a Gaussian process are fitted too. All
     errors are cross-validation errors. A fold consists of whole sites, because the runs of one site may be similar
     (with few sites, of single runs). The runs of a stage should be drawn independently for each site: the runs of a
-    smooth field lie on a curve and contain little information beside it.
+    smooth field lie on a curve and contain little information away from it.
 
     Parameters
     ----------

@@ -79,7 +79,7 @@ class PolynomialAndProcess:
         y, pull_back_polynomial = self.polynomial.linearise(x, sites)
         # Matérn kernel: (1 + s) exp(-s) with s = sqrt(3) distance, or (1 + s + s^2 / 3) exp(-s) with s = sqrt(5)
         # distance. The derivative with respect to scaled inputs is (scaled - run) times -exp(-s) or -(1 + s) exp(-s) /
-        # 3. Most of the time of a sampler is spent here, hence the operations in place.
+        # 3. Most of the time of a sampler is spent here, so operations are in place.
         smooth = self.kernel.k2.nu == SMOOTH
         variance, length_scale = self.kernel.k1.constant_value, self.kernel.k2.length_scale
         unit = self.polynomial.scale * length_scale / math.sqrt(5.0 if smooth else 3.0)

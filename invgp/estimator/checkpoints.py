@@ -32,7 +32,8 @@ MAX_LISTED = 6  # numbers: longer arrays are described by their shape and a hash
 FUNCTION = "the function "
 CODE = " (code)"  # end of the name under which the digest of a function is listed
 KEYS: Keys = {"settings": dict, "round": int, "status": str, "optimiser": (dict, type(None))}
-FIT_LENGTHS = ("rounds", "epochs", "settle")  # settings of a method that may change when a fit continues
+EARLIER_SETTINGS = {"method.anew": "method.profile_posterior"}  # names in files of earlier versions
+FIT_LENGTHS = ("rounds", "epochs", "final_epochs")  # settings of a method that may change when a fit continues
 
 
 class FitState(NamedTuple):
@@ -121,6 +122,7 @@ class Checkpoint:
         return FitState(fit_state, trace)
 
     def _compare(self, settings: Mapping[str, str]) -> None:
+        settings = {EARLIER_SETTINGS.get(name, name): value for name, value in settings.items()}
         for name in {**self.settings, **settings}:
             if name.endswith(CODE) and name not in settings:  # in files of earlier versions
                 continue

@@ -64,7 +64,7 @@ def _has_fallen(trace: list[float]) -> bool:
 
 def _late_bounds(method: MiniBatches, trace: list[float]) -> tuple[float, float]:
     """Return the median bounds of the epochs around 70% and 90% of those in which all parameters move."""
-    count = len(trace) - (len(trace) // 20 if method.settle is None else method.settle)
+    count = len(trace) - (len(trace) // 20 if method.final_epochs is None else method.final_epochs)
     middle, end = (
         float(np.median(trace[int((share - 0.05) * count) : max(int((share + 0.05) * count), 1)] or [np.nan]))
         for share in (0.7, 0.9)

@@ -197,7 +197,7 @@ def _family(settings: ModelSettings, M: int, N: int, kernels: tuple[Kernel, ...]
 
 def _learns_kernels_alone(settings: ModelSettings) -> bool:
     method = settings._method
-    if not isinstance(method, Blocks) or method.anew:
+    if not isinstance(method, Blocks) or method.profile_posterior:
         return False
     return any("kernels" in group and "posterior" not in group for group in method.order)
 

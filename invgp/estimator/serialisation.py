@@ -51,7 +51,13 @@ FITTED = (
     "mixture_bound_",
     "mixture_bound_std_error_",
 )
-EARLIER_NAMES = {"settled_": "converged_", "seed": "random_state"}  # in files of earlier versions
+# Names in files of earlier versions.
+EARLIER_NAMES = {
+    "settled_": "converged_",
+    "seed": "random_state",
+    "anew": "profile_posterior",
+    "settle": "final_epochs",
+}
 
 
 def write(model: FittedModel, bound_state: BoundState, path: Path) -> None:
@@ -163,13 +169,13 @@ def _from_json(value: Any) -> Any:
         return kernel_from_description(value["description"])
     if value["kind"] == "dict":
         return {name: _from_json(part) for name, part in value["items"]}
-    known = {name: _from_json(part) for name, part in value.items() if name != "kind"}
+    known = {EARLIER_NAMES.get(name, name): _from_json(part) for name, part in value.items() if name != "kind"}
     lost = [name for name, part in value.items() if isinstance(part, dict) and part["kind"] not in CLASSES]
     for name in lost:
         warnings.warn(
             f"{name} was a {value[name]['kind']}, which cannot be stored in a file: the default is used", stacklevel=4
         )
-        del known[name]
+        del known[EARLIER_NAMES.get(name, name)]
     return CLASSES[value["kind"]](**known) if value["kind"] in CLASSES else None
 
 

@@ -207,7 +207,7 @@ def _misfit_sentences(problem: Problem, misfit: Floats, predicted_std: Floats) -
                 )
             elif whole < CLOSE_FIT:
                 sentences.append(
-                    f"{what} is fitted far more closely than its noise asks for (mean squared normalised residual "
+                    f"{what} is fitted far more closely than its noise level implies (mean squared normalised residual "
                     f"{value:.2g}): the noise may be smaller than stated."
                 )
     return sentences

@@ -19,7 +19,9 @@ from invgp.problem import Floats, Part, Problem
 
 MOST, MOST_FIELDS = 20_000, 1_000  # most earlier runs that are used, of site and of field models; the latest
 BEFORE = -1  # stage of earlier runs
-FARTHEST = 100.0  # prior standard deviations from the prior mean, beyond which a run says nothing about the posterior
+FARTHEST = (
+    100.0  # prior standard deviations from the prior mean, beyond which a run is not informative about the posterior
+)
 # Fields that do not change the posterior.
 IGNORED_FIELDS = frozenset(
     {"first_source", "workers", "backend", "scheduler", "worker_timeout", "output", "config_text", "title"}

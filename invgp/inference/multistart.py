@@ -140,9 +140,9 @@ class Multistart:
         if self.whole:
             return self.exact.posterior(self.first.sites, self.exact.init().trial.hyper)
         index = xp.asarray(self.sites, dtype=xp.int32, device=self.first.sites.shift.device)
-        said = SiteFactors(*(xp.take(part, index, axis=0) for part in self.first.sites))
+        factors = SiteFactors(*(xp.take(part, index, axis=0) for part in self.first.sites))
         try:
-            candidate = self.optimise(self.exact, self.exact.posterior(said, self.exact.init().trial.hyper))
+            candidate = self.optimise(self.exact, self.exact.posterior(factors, self.exact.init().trial.hyper))
         except np.linalg.LinAlgError:
             return None
         return None if candidate is None else candidate.posterior

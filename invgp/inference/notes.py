@@ -177,7 +177,7 @@ def _straight_in_logarithms(
     axes = scale[:, :, None] * vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]  # (B, 2, 2): across, along
     steps = np.asarray([(across, options.reach * along) for across in (-1, 0, 1) for along in (-1, 0, 1)])
     moves = np.einsum("bij,sj->sbi", axes, steps)
-    # The other latents follow the pair, as the posterior tells.
+    # The other latents follow the pair according to their posterior covariance.
     follow = covariance[sites][:, :, pair] @ np.linalg.pinv(block, hermitian=True)
     straight = centre + np.einsum("bqi,sbi->sbq", follow, moves)
     curved = straight.copy()

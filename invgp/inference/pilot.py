@@ -122,7 +122,7 @@ class PilotSimulator(Simulator):
 
 
 def pilot_size(problem: Problem) -> int:
-    """Return the number of runs of a pilot: the first steps of the inversion; 0 if a pilot would tell nothing.
+    """Return the number of runs of a pilot: the first steps of the inversion; 0 if a pilot would give no information.
 
     A Gaussian posterior needs an emulator that is accurate near it, which shows in the second step.
     """

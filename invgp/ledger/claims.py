@@ -2,7 +2,7 @@
 
 A process claims the rows of a batch before it runs them. A process that needs a row that another process has claimed
 waits until the outcome is in the ledger. A process that waits holds no claims, so two processes cannot wait for each
-other. A claim ends with the batch, or with the process: whoever needs the row checks whether the process is still
+other. A claim ends with the batch, or with the process: a process that needs the row checks whether its owner is still
 alive. SQLite shares a file only between processes of one machine, so this check is sufficient.
 """
 
@@ -55,7 +55,7 @@ class Claims:
         Returns
         -------
         list of str
-            For each run, a description of the other process that has claimed it; empty if the claim is ours.
+            For each run, a description of the other process that has claimed it; empty if this owner has it.
         """
         others = self._select_others(keys)
         for owner in {owner for owner in others.values() if not _is_alive(owner)}:

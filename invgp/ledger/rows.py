@@ -93,7 +93,7 @@ def row_expression(**values: str) -> str:
     return ", ".join(f"CAST({values.get(name, name)} AS {_TYPES.get(name, 'BLOB')})" for name in COLUMNS)
 
 
-# Expressions in SQL. A comparison with NULL is neither true nor false, hence IS TRUE.
+# Expressions in SQL. A comparison with NULL is neither true nor false, so IS TRUE is needed.
 ROW = row_expression()
 INTACT = f"(checksum = run_checksum({ROW})) IS TRUE"
 MODEL_CHECKSUM = "text_checksum(CAST(digest AS BLOB), CAST(about AS BLOB))"

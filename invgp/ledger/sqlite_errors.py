@@ -75,11 +75,11 @@ def unusable_ledger_error(path: Path, reason: str) -> ConfigError:
 def damaged_ledger_error(path: Path, reason: str) -> ConfigError:
     """Return the error for a damaged ledger."""
     return unusable_ledger_error(
-        path, f"it is damaged ({reason}); restore it from a copy, or move it away to begin anew"
+        path, f"it is damaged ({reason}); restore it from a copy, or move it away to start again without its runs"
     )
 
 
 def _explain_io_error(path: Path, error: sqlite3.Error) -> str:
-    # SQLite reports "disk I/O error" if it has no space for a file beside the ledger.
+    # SQLite reports "disk I/O error" if it has no space for a file next to the ledger.
     cause = find_write_error(path.parent)
     return _REASONS["SQLITE_FULL"] if cause is not None and cause.errno in NO_SPACE else str(error)

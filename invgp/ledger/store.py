@@ -221,7 +221,7 @@ class Ledger(LedgerFile):
             return
         number = known[former]
         self.connection.execute("UPDATE models SET digest = ?, checksum = NULL WHERE model = ?", (digest, number))
-        # An assignment uses the old values, hence the new key in the checksum.
+        # An assignment uses the old values, so the checksum is computed with the new key.
         key = "run_key(:digest, CAST(inputs AS BLOB))"
         renew = f"UPDATE runs SET digest = {key}, checksum = run_checksum({row_expression(digest=key)})"  # noqa: S608 - our own
         values = {"digest": digest.encode(), "number": number}

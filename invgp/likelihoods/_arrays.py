@@ -70,7 +70,7 @@ def check_shapes(y: Array, f: Array, *, outputs: int, latents: int) -> None:
     """Raise `ValueError` unless y is (N, outputs) and f is (S, N, latents)."""
     check_latents(f, latents)
     if tuple(y.shape) != (f.shape[1], outputs):
-        raise ValueError(f"y must have shape ({f.shape[1]}, {outputs}) beside f of {f.shape}, was {tuple(y.shape)}")
+        raise ValueError(f"y must have shape ({f.shape[1]}, {outputs}) for f of shape {f.shape}, was {tuple(y.shape)}")
 
 
 def check_parameters(parameters: Array, count: int) -> Array:

@@ -24,7 +24,7 @@ from invgp.errors import ArgumentError
 from invgp.formatting import shorten, suggest
 from invgp.problem import Floats
 
-POINTS_ALONG = 100  # of a grid that nobody quantity_variables, along its longest side
+POINTS_ALONG = 100  # along the longest side of a grid whose step is not given
 MOST_POINTS = 10**9
 FARTHEST = 1e100  # largest coordinate, in any unit
 BYTES_PER_POINT = 40  # along an axis, with temporary arrays

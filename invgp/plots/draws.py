@@ -39,7 +39,7 @@ from invgp.plots.style import GREY, MODE_STYLES, add_legend, figure_style, make_
 from invgp.posterior.modes import mode_probabilities
 
 _MOST_DRAWS = 20  # lines that can be distinguished
-_MOST_MAPS = 3  # beside the mean
+_MOST_MAPS = 3  # in addition to the mean
 
 
 def plot_draws(

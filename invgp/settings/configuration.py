@@ -190,11 +190,11 @@ def _kernel_object(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
 
 
 class LearnSection(Section):
-    """What of a latent's prior is learnt from the data; a value that is learnt starts at what the latent says.
+    """Parameters of the prior of a latent that are learnt from the data; they start at the values of the latent.
 
-    The prior is log-normal, and its median is what the latent says. A number is a factor: a change by it is one
-    standard deviation. With true the factor is 10, a weak prior. Parameters of a kernel with several parts are learnt
-    in all parts that have them, each by itself.
+    The prior of each is log-normal, and its median is the value of the latent. A number is a factor: a change by it is
+    one standard deviation. With true the factor is 10, a weak prior. Parameters of a kernel with several parts are
+    learnt in all parts that have them, each by itself.
     """
 
     described: ClassVar[str] = "a table such as { length_scale = true, std = 2 }"

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from invgp.formatting import did_you_mean, format_value, join_names, key_path, one_line
 
-# pydantic's own findings, in words of a person who writes TOML; the braces take what pydantic says of the limit.
+# Messages for the errors of pydantic, in terms of TOML. The braces are replaced by the limits that pydantic reports.
 _WORDS = {
     "string_type": "must be text in quotes",
     "int_type": "must be a whole number",
@@ -43,17 +43,17 @@ class WholeSentenceError(ValueError):
 
 def sentences(error: ValidationError, but: str = "") -> list[str]:
     """Return one message per error, except for errors of the type `but`."""
-    return [sentence for item in error.errors() if item["type"] != but for sentence in _of(item)]
+    return [sentence for item in error.errors() if item["type"] != but for sentence in _messages(item)]
 
 
-def _of(item: ErrorDetails) -> list[str]:
+def _messages(item: ErrorDetails) -> list[str]:
     where = _format_location(item["loc"])
-    # Validators of ours write the sentence; pydantic's own errors get ours.
+    # Validators of invgp raise an error with the whole message; errors of pydantic get one from `_WORDS`.
     cause = item.get("ctx", {}).get("error")
     if isinstance(cause, WholeSentenceError):
         return [f"{where}.{text}".lstrip(".") for text in cause.sentences]
     text = str(cause) if cause else _describe_item(item)
-    # Of a table with too many tables in it, the names tell more than what is in them.
+    # For a table with too many or too few tables, show their names instead of their contents.
     names_only = item["type"] in ("too_short", "too_long") and isinstance(item["input"], dict)
     was = join_names(item["input"]) if names_only else format_value(item["input"])
     return [f"{where}: {text}, was {was}{_nearest(item)}"]

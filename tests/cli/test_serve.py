@@ -303,7 +303,7 @@ def test_that_a_port_in_use_is_reported_in_one_sentence(url: str, folder: Path, 
 def test_that_only_the_local_machine_is_served_by_default(url: str, folder: Path) -> None:
     assert url.startswith("http://127.0.0.1:")
     with serving(folder, "--host", "0.0.0.0") as (process, _):
-        assert "whoever can reach this address can run the simulator" in ended(process)[0]
+        assert "anyone who can reach this address can run the simulator" in ended(process)[0]
     assert is_loopback("::1")
     assert is_loopback("localhost")
     assert not is_loopback("example.org")

@@ -1,4 +1,4 @@
-"""One Gaussian, full or diagonal, found anew for every trial of the rest; and mixtures that start around it."""
+"""One Gaussian, full or diagonal, optimised for every trial of the other parameters; and mixtures that start around it."""
 
 from dataclasses import replace
 
@@ -65,7 +65,7 @@ def test_that_the_best_diagonal_gaussian_has_the_exact_mean(numpy_backend):
 
 def long_search(bound, parameters, data, points):
     """The bound after one for the posterior alone."""
-    method = Blocks(("posterior",), anew=False, rounds=20, evaluations=400, tolerance=1e-9)
+    method = Blocks(("posterior",), profile_posterior=False, rounds=20, evaluations=400, tolerance=1e-9)
     return float(evaluate(bound, method.fit(bound, parameters, data, points), data, points, ()).elbo)
 
 
@@ -99,14 +99,16 @@ def test_that_a_search_takes_no_irreversible_step(numpy_backend):
         posterior: SAVIGP(StudentT(0.2, 3.0), inducing=12, posterior=posterior, samples=64).fit(X, y).trace_[-1]
         for posterior in ("full", "diagonal")
     }
-    longer = SAVIGP(StudentT(0.2, 3.0), inducing=12, samples=64, method=Blocks(anew=False)).fit(X, y).trace_[-1]
+    longer = (
+        SAVIGP(StudentT(0.2, 3.0), inducing=12, samples=64, method=Blocks(profile_posterior=False)).fit(X, y).trace_[-1]
+    )
     assert bounds["full"] > longer - 0.5
     assert bounds["diagonal"] > longer - 15.0
 
 
 def test_that_a_diagonal_gaussian_is_learnt_to_the_optimum_of_a_long_search(numpy_backend):
     values = []
-    for settings in ({}, {"anew": False, "rounds": 40, "evaluations": 400, "tolerance": 1e-9}):
+    for settings in ({}, {"profile_posterior": False, "rounds": 40, "evaluations": 400, "tolerance": 1e-9}):
         bound, parameters, data, points = regression(numpy_backend, "diagonal", dense=False)
         learnt = Blocks(**settings).fit(bound, parameters, data, points)
         values.append(float(evaluate(bound, learnt, data, points, ()).elbo))
@@ -138,8 +140,12 @@ def test_that_a_mixture_is_found_where_the_prior_is_a_poor_start(numpy_backend):
     parameters = replace(parameters, kernels=smooth)
     few = {"learn": ("posterior",), "rounds": 1, "evaluations": 30}
     with_start, without = (
-        float(evaluate(bound, Blocks(**few, anew=anew).fit(bound, parameters, data, points), data, points, ()).elbo)
-        for anew in (True, False)
+        float(
+            evaluate(
+                bound, Blocks(**few, profile_posterior=profiled).fit(bound, parameters, data, points), data, points, ()
+            ).elbo
+        )
+        for profiled in (True, False)
     )
     assert with_start > without + 10.0
 

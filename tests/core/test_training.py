@@ -123,15 +123,18 @@ def test_that_blocks_take_the_same_steps_on_every_backend(family, backend, toler
         (lambda: AdaDelta(decay=2.0), r"decay must be a number of at least 0 and below 1, was 2\.0"),
         (lambda: LBFGS(memory=-1), "memory must be a whole number of at least 1, was -1"),
         (lambda: MiniBatches(batch=0), "batch must be a whole number of at least 1, was 0"),
-        (lambda: Blocks(anew="no"), "anew must be True or False, was 'no'"),
+        (lambda: Blocks(profile_posterior="no"), "profile_posterior must be True or False, was 'no'"),
         (lambda: MiniBatches(shrink=1), "shrink must be True or False, was 1"),
         (lambda: MiniBatches(unbiased="no"), "unbiased must be True or False, was 'no'"),
-        (lambda: MiniBatches(natural=0.1, settle=-1), "settle must be a whole number of at least 0, was -1"),
         (
-            lambda: MiniBatches(settle=1, natural=0.0),
-            r"settle must be 0 unless natural steps move the posterior, .*, was 1",
+            lambda: MiniBatches(natural=0.1, final_epochs=-1),
+            "final_epochs must be a whole number of at least 0, was -1",
         ),
-        (lambda: MiniBatches(natural=0.1, epochs=2, settle=3), r"and at most epochs \(.*epochs = 2\), was 3"),
+        (
+            lambda: MiniBatches(final_epochs=1, natural=0.0),
+            r"final_epochs must be 0 unless natural steps move the posterior, .*, was 1",
+        ),
+        (lambda: MiniBatches(natural=0.1, epochs=2, final_epochs=3), r"and at most epochs \(.*epochs = 2\), was 3"),
         (
             lambda: MiniBatches(("kernels",), natural=0.1),
             "natural must be 0 unless learn has 'posterior' .*, was 0.1",
@@ -228,7 +231,7 @@ class Watching(LBFGS):
 def test_that_without_reoptimisation_the_posterior_is_optimised_once_first(numpy_backend):
     bound, parameters, data, points = regression(numpy_backend, dense=False)
     Watching.sizes.clear()
-    Blocks(order=PAPER_ORDER, anew=False, rounds=2, evaluations=2, optimiser=Watching()).fit(
+    Blocks(order=PAPER_ORDER, profile_posterior=False, rounds=2, evaluations=2, optimiser=Watching()).fit(
         bound, parameters, data, points
     )
     posterior, kernels, noise = len(parameters.posterior), parameters.kernels.size, 1
@@ -338,8 +341,8 @@ def test_that_natural_gradients_of_gaussian_noise_arrive_in_one_step(numpy_backe
 def test_that_settling_on_batches_arrives_where_all_data_at_once_would(numpy_backend):
     bound, parameters, data, points = regression(numpy_backend, dense=False)
     whole, alike, last = (
-        MiniBatches(learn=("posterior",), natural=natural, settle=settle, batch=batch, epochs=1, samples=16)
-        for natural, settle, batch in ((1.0, 0, N), (1.0, 1, N // 5), (1.0, 0, N // 5))
+        MiniBatches(learn=("posterior",), natural=natural, final_epochs=final, batch=batch, epochs=1, samples=16)
+        for natural, final, batch in ((1.0, 0, N), (1.0, 1, N // 5), (1.0, 0, N // 5))
     )
     best, converged, unsettled = (
         float(evaluate(bound, method.fit(bound, parameters, data, np.random.default_rng(0)), data, points, ()).elbo)
@@ -352,7 +355,7 @@ def test_that_settling_on_batches_arrives_where_all_data_at_once_would(numpy_bac
 def test_that_only_the_posterior_changes_in_the_last_passes(numpy_backend):
     bound, parameters, data, _ = regression(numpy_backend, dense=False)
     seen = []
-    MiniBatches(natural=0.2, settle=2, batch=N // 5, epochs=3, samples=16).fit(
+    MiniBatches(natural=0.2, final_epochs=2, batch=N // 5, epochs=3, samples=16).fit(
         bound, parameters, data, np.random.default_rng(0), seen.append
     )
     after = [progress.parameters for progress in seen]
@@ -375,7 +378,7 @@ def heavy_tailed(backend):
 def test_that_natural_gradients_lead_to_the_optimum_where_sites_take_precision_away(numpy_backend):
     bound, parameters, heavy, points = heavy_tailed(numpy_backend)
     exact = {"tolerance": 1e-10, "optimiser": LBFGS(tolerance=1e-12), "evaluations": 2000}
-    best = Blocks(learn=("posterior",), anew=False, **exact).fit(bound, parameters, heavy, points)
+    best = Blocks(learn=("posterior",), profile_posterior=False, **exact).fit(bound, parameters, heavy, points)
     density = heavy.log_density(parameters.likelihood, derivatives=False)
     for _ in range(50):
         bound_state = bound.bound_state(parameters)
@@ -435,7 +438,7 @@ def test_that_sites_of_a_short_batch_count_for_all(numpy_backend):
 
 
 def test_that_steps_shrink_over_the_passes_that_the_optimiser_has():
-    method = MiniBatches(natural=0.1, epochs=6, settle=2)
+    method = MiniBatches(natural=0.1, epochs=6, final_epochs=2)
     assert [method._share_left(passes) for passes in (0, 2, 3, 4)] == [1.0, 1.0, 0.5, 0.0]
 
 

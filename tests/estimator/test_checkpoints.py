@@ -103,6 +103,7 @@ def test_that_the_checkpoint_of_an_earlier_version_is_read(tmp_path):
     whole = SAVIGP(Gaussian(0.5), method=ROUNDS, checkpoint=path).fit(X, Y)
     about, arrays = read_archive(path, CHECKPOINT, {})
     about["settled"] = about.pop("converged")
+    about["settings"]["method.anew"] = about["settings"].pop("method.profile_posterior")
     write_archive(path, CHECKPOINT, about, arrays)
     again = SAVIGP(Gaussian(0.5), method=ROUNDS, checkpoint=path).fit(X, Y)
     assert again.converged_ == whole.converged_

@@ -121,7 +121,7 @@ def test_that_kernels_are_learnt_after_the_posterior():
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(0, 10, (60, 1)), axis=0)
     y = np.sin(1.5 * X[:, 0]) + 0.3 * rng.standard_normal(60)
-    method = replace(Blocks.of_the_paper(anew=False), rounds=3)
+    method = replace(Blocks.of_the_paper(profile_posterior=False), rounds=3)
     with pytest.warns(ConvergenceWarning):
         model = SAVIGP(Gaussian(0.5), length_scale=1.0, method=method).fit(X, y)
     assert float(model.kernels_[0].variance) > 0.1

@@ -216,7 +216,7 @@ def test_that_a_misfit_is_reported():
     tight = replace(problem, noise=Noise("gaussian", {"t": np.full((40, 2), 0.3 * NOISE)}))
     loose = replace(problem, noise=Noise("gaussian", {"t": np.full((40, 2), 5 * NOISE)}))
     assert "fitted worse than its noise allows" in invgp.invert(tight).attrs["invgp_diagnostics"]
-    assert "far more closely than its noise asks for" in invgp.invert(loose).attrs["invgp_diagnostics"]
+    assert "far more closely than its noise level implies" in invgp.invert(loose).attrs["invgp_diagnostics"]
     assert invgp.invert(problem).attrs["invgp_diagnostics"] == ""
 
 

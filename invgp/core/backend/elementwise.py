@@ -1,4 +1,4 @@
-"""Creation of arrays on the device of others, and elementwise functions, in place if the library can."""
+"""Creation of arrays on the device of other arrays, and elementwise functions, in place if the library can."""
 
 from __future__ import annotations
 

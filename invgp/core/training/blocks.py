@@ -59,14 +59,14 @@ class Blocks:
         Largest number of rounds.
     tolerance : float
         The fit has converged when a round changes the bound by less than this, relative to max(1, abs(bound)).
-    anew : bool
+    profile_posterior : bool
         Whether a single Gaussian is optimised for each trial of other blocks, and the search for a mixture also starts
         around the best single Gaussian. Otherwise the posterior is fixed while other blocks are learnt, and a
         mixture starts from its initial components, as in the code of the authors.
     restarts : int
         Number of further starts of the posterior, from draws of the prior. A single Gaussian is started again only if
         the log density is convex at its mean at many sites, which indicates a saddle point or a poor local optimum.
-        The components of a mixture start at different optima. Not used with ``anew=False``.
+        The components of a mixture start at different optima. Not used with ``profile_posterior=False``.
     optimiser : LBFGS
         Or an object with the same `init` and `tell` (`invgp.core.optimisers`).
     """
@@ -76,7 +76,7 @@ class Blocks:
     evaluations: int = 50
     rounds: int = 200
     tolerance: float = 1e-5
-    anew: bool = True
+    profile_posterior: bool = True
     restarts: int = 8
     optimiser: LBFGS = field(default_factory=lambda: LBFGS(tolerance=1e-7))
 
@@ -87,16 +87,28 @@ class Blocks:
         check_integer("evaluations", self.evaluations, 1)
         check_integer("rounds", self.rounds, 1)
         check_number("tolerance", self.tolerance, 0.0)
-        check_boolean("anew", self.anew)
+        check_boolean("profile_posterior", self.profile_posterior)
         check_integer("restarts", self.restarts, 0)
         check_optimiser(self.optimiser, "value", "Blocks", "LBFGS")
 
     @staticmethod
     def of_the_paper(
-        learn: tuple[str, ...] = ("posterior", "kernels", "likelihood", "inducing"), *, anew: bool = True
+        learn: tuple[str, ...] = ("posterior", "kernels", "likelihood", "inducing"), *, profile_posterior: bool = True
     ) -> Blocks:
-        """Return the order and evaluations per block of the authors' runs; with `anew=False` exactly their scheme."""
-        return Blocks(learn=learn, order=PAPER_ORDER, evaluations=25, anew=anew)
+        """Return the order and evaluations per block of the authors' runs.
+
+        Parameters
+        ----------
+        learn : tuple of str
+            Blocks to learn.
+        profile_posterior : bool
+            False for exactly the scheme of the authors, which fixes the posterior while other blocks are learnt.
+
+        Returns
+        -------
+        Blocks
+        """
+        return Blocks(learn=learn, order=PAPER_ORDER, evaluations=25, profile_posterior=profile_posterior)
 
     def fit(
         self,
@@ -189,7 +201,7 @@ class Blocks:
         return _keep_distribution(bound, parameters, learnt) if _holds_u(group, bound) else learnt, finished
 
     def _profiles_posterior(self, bound: Bound) -> bool:
-        return self.anew and bound.posterior.components == 1
+        return self.profile_posterior and bound.posterior.components == 1
 
     def _initial_candidates(
         self, bound: Bound, parameters: Parameters, data: Data, points: Points, starts: Starts | None
@@ -213,7 +225,7 @@ class Blocks:
             others = restart(profile, parameters, starts.means)[:1]
             return [parameters, *(profile.parameters(trial) for trial in others)]
         mixtures = [parameters]
-        if self.anew:
+        if self.profile_posterior:
             around = surround_best_gaussian(bound, parameters, data, points, tolerance)
             modes = mixture_of_modes(bound, parameters, data, points, tolerance, starts)
             mixtures += [one for one in (around, modes) if one is not None]

@@ -43,7 +43,7 @@ class MiniBatches:
         posterior depends on about 1 / natural batches. If the steps are too long for the noise of a batch, above
         all with many latents, the bound falls from epoch to epoch. By default, the posterior depends on half of the
         sites, or on 2,500 sites per latent if that is fewer, with steps of 0.02 to 0.5; 0 for other posteriors.
-    settle : int, optional
+    final_epochs : int, optional
         Number of final epochs in which only the posterior moves, by natural gradients with decreasing steps, so that
         all batches have equal weight. With constant steps the result would depend on the last few batches. By default
         a twentieth of the epochs.
@@ -65,7 +65,7 @@ class MiniBatches:
     learn: tuple[str, ...] = ("posterior", "kernels", "likelihood")
     optimiser: Adam | AdaDelta = field(default_factory=lambda: Adam(rate=0.05))
     natural: float | None = None
-    settle: int | None = None
+    final_epochs: int | None = None
     shrink: bool = True
     batch: int = 256
     epochs: int | None = None
@@ -81,12 +81,12 @@ class MiniBatches:
             check_number("natural", self.natural, 0.0, 1.0)
         if self.natural and "posterior" not in self.learn:
             raise ValueError(f"natural must be 0 unless learn has 'posterior' (was {self.learn}), was {self.natural}")
-        if self.settle is not None:
-            check_integer("settle", self.settle, 0)
-        if self.settle and (self.natural == 0 or self.settle > (self.epochs or self.settle)):
+        if self.final_epochs is not None:
+            check_integer("final_epochs", self.final_epochs, 0)
+        if self.final_epochs and (self.natural == 0 or self.final_epochs > (self.epochs or self.final_epochs)):
             raise ValueError(
-                "settle must be 0 unless natural steps move the posterior, and at most epochs "
-                f"(natural = {self.natural}, epochs = {self.epochs}), was {self.settle}"
+                "final_epochs must be 0 unless natural steps move the posterior, and at most epochs "
+                f"(natural = {self.natural}, epochs = {self.epochs}), was {self.final_epochs}"
             )
         check_boolean("shrink", self.shrink)
         check_boolean("unbiased", self.unbiased)
@@ -136,9 +136,9 @@ class MiniBatches:
             wanted = 2.0 * self.batch / min(sites, SITES_PER_LATENT * latents)
             natural = min(max(wanted, SHORTEST_NATURAL), LONGEST_NATURAL) if single else 0.0
         epochs = self.epochs or max(MIN_EPOCHS, math.ceil(MIN_STEPS / math.ceil(sites / self.batch)))
-        settle = self.settle if self.settle is not None else epochs // 20 if natural else 0
+        final = self.final_epochs if self.final_epochs is not None else epochs // 20 if natural else 0
         samples = self.samples_for(latents)
-        return replace(self, natural=natural, epochs=epochs, settle=settle, samples=samples)
+        return replace(self, natural=natural, epochs=epochs, final_epochs=final, samples=samples)
 
     def _fit(
         self,
@@ -230,7 +230,7 @@ class MiniBatches:
     @property
     def _moving_epochs(self) -> int:
         """Number of epochs in which all blocks move."""
-        return self._epochs - (self.settle or 0)
+        return self._epochs - (self.final_epochs or 0)
 
     def _share_left(self, passes: float) -> float:
         """Return the factor of the optimiser's step after this many passes."""
