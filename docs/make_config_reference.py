@@ -166,7 +166,7 @@ def describe_default(field: FieldInfo) -> str:
     """The default, or that there is none."""
     if field.is_required():
         return "required"
-    value = field.describe_default
+    value = field.default
     if value is None:  # unless the description says what stands in
         return "" if "by default" in str(field.description) else "none"
     if value in ("", [], {}) or isinstance(value, Section):
