@@ -1,4 +1,4 @@
-"""One Gaussian, full or diagonal, optimised for every trial of the other parameters; and mixtures that start around it."""
+"""One Gaussian, full or diagonal, optimised for every trial of the other parameters; mixtures that start around it."""
 
 from dataclasses import replace
 
