@@ -52,7 +52,7 @@ FITTED = (
     "mixture_bound_std_error_",
 )
 # Names in files of earlier versions.
-EARLIER_NAMES = {
+EARLIER_NAMES: dict[str, str] = {
     "settled_": "converged_",
     "seed": "random_state",
     "anew": "profile_posterior",
@@ -169,7 +169,9 @@ def _from_json(value: Any) -> Any:
         return kernel_from_description(value["description"])
     if value["kind"] == "dict":
         return {name: _from_json(part) for name, part in value["items"]}
-    known = {EARLIER_NAMES.get(name, name): _from_json(part) for name, part in value.items() if name != "kind"}
+    known = {
+        EARLIER_NAMES.get(str(name), str(name)): _from_json(part) for name, part in value.items() if name != "kind"
+    }
     lost = [name for name, part in value.items() if isinstance(part, dict) and part["kind"] not in CLASSES]
     for name in lost:
         warnings.warn(
