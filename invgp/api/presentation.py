@@ -185,7 +185,7 @@ def export(
     posterior : xarray.Dataset, str or Path
         Posterior or map, or its file.
     format : str
-        ``"csv"``, ``"geotiff"``, ``"aseg-gdf2"``, ``"vtk"``, ``"arviz"`` or ``"pest"``.
+        ``"csv"``, ``"geotiff"``, ``"geopackage"``, ``"aseg-gdf2"``, ``"vtk"``, ``"arviz"`` or ``"pest"``.
     output : str or Path, optional
         File to write; by default beside the file of the posterior, or ``posterior`` with the suffix of the format.
     variables : sequence of str

@@ -33,7 +33,7 @@ COMMANDS = {
     "compare": "Compare a posterior with Markov chains for the same problem.",
     "difference": "Compute the change from one posterior to another.",
     "doctor": "Print devices, libraries and threads, and what is missing.",
-    "export": "Write a posterior or a map as CSV, GeoTIFF, ASEG-GDF2, VTK, ArviZ or PEST ensemble.",
+    "export": "Write a posterior or a map as CSV, GeoTIFF, GeoPackage, ASEG-GDF2, VTK, ArviZ or PEST ensemble.",
     "init": "Write an example project, or a configuration for your survey file.",
     "plot": "Plot a posterior: sections or maps, data fit, correlations, samples, convergence.",
     "predict": "Predict on a grid or at points, without the simulator.",

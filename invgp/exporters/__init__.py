@@ -23,6 +23,7 @@ class ExportFormat(NamedTuple):
 FORMATS = {
     "csv": ExportFormat("csv", ".csv"),
     "geotiff": ExportFormat("geotiff", ".tif"),
+    "geopackage": ExportFormat("geopackage", ".gpkg"),
     "aseg-gdf2": ExportFormat("aseg_gdf2", ".dfn"),
     "vtk": ExportFormat("vtk", ".vtr"),
     "arviz": ExportFormat("arviz", ".arviz.nc"),

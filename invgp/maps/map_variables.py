@@ -103,7 +103,9 @@ def map_coordinates(
     for d, name in enumerate(grid.coordinates):
         about = dict(posterior[name].attrs)
         if grid.axes is not None:
-            found[name] = xr.DataArray(grid.axes[d], dims=(name,), attrs=about | axis_attribute(letters[name], about))
+            ends = np.array([np.min(grid.axes[d]), np.max(grid.axes[d])])  # GMT reads the extent of a grid from it
+            about |= axis_attribute(letters[name], about) | {"actual_range": ends}
+            found[name] = xr.DataArray(grid.axes[d], dims=(name,), attrs=about)
         elif grid.points is not None:
             found[name] = xr.DataArray(grid.points[:, d], dims=("site",), attrs=about)
     if grid.axes is None:

@@ -47,21 +47,52 @@ def volume():
 def test_that_a_csv_file_has_one_row_per_site_and_one_column_per_layer(posterior, tmp_path):
     [path] = export(posterior, "csv", tmp_path / "new" / "sites.csv")
     table = pd.read_csv(path)
-    np.testing.assert_array_equal(table["northing"], posterior["northing"])
-    np.testing.assert_array_equal(table["resistivity_2"], posterior["resistivity"].sel(layer=2))
+    np.testing.assert_allclose(table["northing (m)"], posterior["northing"], rtol=5.1e-12)
+    np.testing.assert_allclose(table["resistivity_2 (ohm m)"], posterior["resistivity"].sel(layer=2), rtol=5.1e-7)
     expected = posterior["resistivity_quantile"].sel(quantile=0.95, layer=1)
-    np.testing.assert_array_equal(table["resistivity_quantile_0.95_1"], expected)
-    assert table["near_observed"].isna().to_list() == np.isnan(posterior["near_observed"].values).tolist()
-    assert "far_observed_late" in table
+    np.testing.assert_allclose(table["resistivity_quantile_0.95_1 (ohm m)"], expected, rtol=5.1e-7)
+    assert "resistivity_information_1" in table  # a number without a unit
+    assert max(len(cell) for cell in path.read_text().splitlines()[1].split(",")) <= 13  # -1.234567e-05
+    assert (
+        table[f"near_observed ({posterior['near_observed'].units})"].isna().to_list()
+        == np.isnan(posterior["near_observed"].values).tolist()
+    )
+    assert f"far_observed_late ({posterior['far_observed'].units})" in table
     assert not [name for name in table if re.search("sample|site_|process", name)]
 
 
 def test_that_a_csv_file_of_a_map_is_in_the_order_of_its_dimensions(grid, tmp_path):
     [path] = export(grid, "csv", tmp_path / "map.csv", ["thickness"])
     table = pd.read_csv(path)
-    assert list(table) == ["easting", "northing", "thickness"]
-    back = table.set_index(["northing", "easting"]).to_xarray()["thickness"]
-    np.testing.assert_array_equal(back, grid["thickness"])
+    assert list(table) == ["easting (m)", "northing (m)", "thickness (m)"]
+    back = table.set_index(["northing (m)", "easting (m)"]).to_xarray()["thickness (m)"]
+    np.testing.assert_allclose(back, grid["thickness"], rtol=5.1e-7)
+
+
+@pytest.mark.parametrize("kind", ["sites", "map"])
+def test_that_a_geopackage_has_one_point_per_point_with_its_values(kind, posterior, grid, tmp_path):
+    raw = pytest.importorskip("pyogrio.raw")
+    dataset = posterior if kind == "sites" else grid
+    [path] = export(dataset, "geopackage", tmp_path / "points.gpkg")
+    meta, _, geometry, values = raw.read(path)
+    columns = dict(zip(meta["fields"], values, strict=True))
+    assert meta["crs"] == "EPSG:28354"
+    assert meta["geometry_type"] == "Point"
+    order = ("site",) if kind == "sites" else ("northing", "easting")
+    np.testing.assert_array_equal(
+        columns["resistivity_2"], dataset["resistivity"].sel(layer=2).transpose(*order).values.ravel()
+    )
+    x, y = np.array([np.frombuffer(point, "<f8", offset=5) for point in geometry]).T
+    np.testing.assert_array_equal(x, columns["easting"])
+    np.testing.assert_array_equal(y, columns["northing"])
+    if kind == "sites":
+        np.testing.assert_array_equal(np.isnan(columns["near_observed"]), np.isnan(dataset["near_observed"].values))
+
+
+def test_that_a_geopackage_of_a_line_is_refused(posterior, tmp_path):
+    line = posterior.assign_attrs(invgp_coordinates="easting")
+    with pytest.raises(invgp.InvgpError, match="two horizontal coordinates"):
+        export(line, "geopackage", tmp_path / "line.gpkg")
 
 
 def test_that_a_geotiff_is_north_up_and_the_same_cell_for_cell(grid, tmp_path):

@@ -52,6 +52,15 @@ def test_that_gdalinfo_locates_the_map(files):
         assert len(told["bands"]) == 2
 
 
+def test_that_a_map_states_the_range_of_its_axes_and_gis_programs_find_its_sites(files, tmp_path):
+    grid, written, _ = files
+    np.testing.assert_array_equal(netcdf.read(written)["easting"].attrs["actual_range"], [500000.0, 500100.0])
+    [points] = export(grid, "geopackage", tmp_path / "points.gpkg", ["resistivity"])
+    told = json.loads(gdal("ogrinfo", "-json", "-features", points))["layers"][0]
+    assert told["featureCount"] == 18
+    assert told["geometryFields"][0]["extent"] == [500000.0, 6000000.0, 500100.0, 6000060.0]
+
+
 def test_that_geotiff_and_netcdf_agree_cell_for_cell(files):
     grid, written, tiff = files
     for band in (1, 2):
