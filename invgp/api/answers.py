@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from invgp import netcdf
-from invgp.api.posterior_files import read_posterior
-from invgp.errors import ArgumentError
+from invgp.api.posterior_files import ledger_path, problem_of, read_posterior, source_of
+from invgp.errors import ArgumentError, ConfigError
 from invgp.output_paths import check_writable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import xarray as xr
     from matplotlib.figure import Figure
+
+    from invgp.answers.emulated_problem import EmulatedProblem
+    from invgp.answers.evidence import ModelEvidence
+    from invgp.problem import Problem
+
+logger = logging.getLogger("invgp")
 
 
 def difference(
@@ -102,3 +109,116 @@ def _write(result: xr.Dataset, output: Path | None, plot: Path | None, figure: s
 
         draw: Callable[[xr.Dataset], Figure] = getattr(plots, figure)
         plots.save_figure(draw(result), plot)
+
+
+def weigh(
+    *posteriors: xr.Dataset | str | Path,
+    config: Sequence[str | Path | Problem] = (),
+    names: Sequence[str] = (),
+    plot: str | Path | None = None,
+) -> xr.Dataset:
+    """Compare the evidence of alternative models of the same data: priors, kernels, numbers of layers, noise.
+
+    Parameters
+    ----------
+    *posteriors : xarray.Dataset, str or Path
+        Two or more posteriors from `invgp.invert`, or their files.
+    config : sequence of str, Path or Problem
+        The problem or configuration of each posterior, for those whose file contains no evidence; by default the
+        configurations are searched for by their text, beside and above the files. The evidence is then computed on the
+        emulator, without simulator runs.
+    names : sequence of str
+        Names of the models; by default those of the files.
+    plot : str or Path, optional
+        Figure, ``.png``, ``.svg`` or ``.pdf``; by default none.
+
+    Returns
+    -------
+    xarray.Dataset
+        By model: ``log_evidence`` and ``log_evidence_error`` in nats, ``log_bayes_factor`` relative to the best model,
+        ``probability`` if all models are equally probable before, and ``origin`` of the evidence.
+
+    Raises
+    ------
+    ConfigError
+        The posteriors have different data, or fewer than two were given.
+
+    Examples
+    --------
+    >>> table = invgp.weigh(posterior, posterior, names=["one", "two"])
+    >>> table["probability"].values.tolist()
+    [0.5, 0.5]
+    """
+    from invgp.answers.evidence import check_same_data, weigh_models  # noqa: PLC0415 - as above
+
+    if len(posteriors) < 2:
+        raise ArgumentError(f"posteriors: must be at least two, was {len(posteriors)}")
+    for key, given in (("names", names), ("config", config)):
+        if given and len(given) != len(posteriors):
+            raise ArgumentError(f"{key}: must have one entry per posterior, {len(posteriors)}, had {len(given)}")
+    _, plot = _check_paths(None, plot, ())
+    chosen = list(names) or [_name_of(one, k) for k, one in enumerate(posteriors, start=1)]
+    datasets = [read_posterior(one) for one in posteriors]
+    check_same_data(datasets, chosen)
+    models = [
+        _evidence_of(name, dataset, source_of(one), config[k] if config else None)
+        for k, (name, dataset, one) in enumerate(zip(chosen, datasets, posteriors, strict=True))
+    ]
+    found = weigh_models(models)
+    _write(found, None, plot, "plot_evidence")
+    return found
+
+
+def _name_of(posterior: object, number: int) -> str:
+    return Path(posterior).stem if isinstance(posterior, str | Path) else f"model {number}"
+
+
+def _evidence_of(
+    name: str, dataset: xr.Dataset, source: Path | None, config: str | Path | Problem | None
+) -> ModelEvidence:
+    """Return the evidence of a posterior: that in the file, or one that is computed on the emulator, or its bound."""
+    from invgp.answers.evidence import (  # noqa: PLC0415
+        BOUND,
+        EMULATED,
+        STORED,
+        ModelEvidence,
+        bound_of,
+        emulated_evidence,
+        stored_evidence,
+    )
+
+    stored = stored_evidence(dataset)
+    if stored is not None:
+        return ModelEvidence(name, stored, STORED)
+    try:
+        found = emulated_evidence(open_emulated(dataset, source, config))
+    except ConfigError as error:
+        if config is not None:
+            raise
+        logger.warning("%s: the evidence is only a lower bound, since it could not be computed: %s", name, error)
+        return ModelEvidence(name, bound_of(dataset), BOUND)
+    return ModelEvidence(name, found, EMULATED)
+
+
+def open_emulated(
+    posterior: xr.Dataset, source: Path | None, config: str | Path | Problem | None, data: str | Path | None = None
+) -> EmulatedProblem:
+    """Return the problem of a posterior with the emulator of its runs.
+
+    Parameters
+    ----------
+    posterior : Dataset
+    source : Path or None
+        Its file.
+    config : str, Path, Problem or None
+        Its problem or configuration; None to search for it.
+    data : str, Path or None
+        Its survey file, if it is not that of the configuration.
+    """
+    from invgp.answers.emulated_problem import check_site_model, emulate, runs_of, stored_factors  # noqa: PLC0415
+
+    problem = problem_of(posterior, source, config, data)
+    check_site_model(problem)
+    ledger = None if source is None else ledger_path(problem, source)
+    runs = runs_of(posterior, problem, ledger)
+    return emulate(problem, runs, int(posterior.attrs["invgp_seed"]), stored_factors(posterior))

@@ -134,3 +134,34 @@ def refuse_calibration(dataset: xr.Dataset, source: Path | None) -> None:
         raise ArgumentError(
             f"posterior: must be a file that `invgp run` wrote, was {was}: `invgp calibrate` makes its table and figure"
         )
+
+
+def problem_of(
+    dataset: xr.Dataset, source: Path | None, config: str | Path | Problem | None, data: str | Path | None = None
+) -> Problem:
+    """Return the problem of a posterior, with learnt hyperparameters fixed at their values in the posterior.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    source : Path or None
+        File of the posterior.
+    config : str, Path, Problem or None
+        Its problem or configuration; None to search for the configuration beside and above the file.
+    data : str, Path or None
+        Its survey file, if it is not that of the configuration.
+
+    Raises
+    ------
+    ConfigError
+        The configuration was not found, or it or the survey is not that of the posterior.
+    """
+    from invgp.problem import Problem  # noqa: PLC0415 - mistakes are reported without waiting for SciPy
+    from invgp.validation.posterior_problem import check_problem_of, find_config, load_problem_of  # noqa: PLC0415
+
+    if isinstance(config, Problem):
+        return check_problem_of(dataset, config)
+    if config is None and source is None:
+        raise ArgumentError("config: must be the problem or the configuration of the posterior, was not given")
+    file = find_config(source, dataset) if config is None and source is not None else Path(str(config))
+    return load_problem_of(dataset, file, None if data is None else Path(data))

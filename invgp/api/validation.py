@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from invgp import netcdf
-from invgp.api.posterior_files import ledger_path, read_posterior, source_of
+from invgp.api.posterior_files import ledger_path, problem_of, read_posterior, source_of
 from invgp.errors import ArgumentError, ConfigError
 from invgp.output_paths import check_posterior_path, check_writable
 
@@ -104,18 +104,9 @@ def compare(
             raise ArgumentError(f"{name}: must be at least {least}, was {value}")
     if chains is not None and chains % 4:
         raise ArgumentError(f"chains: must be a multiple of 4, was {chains}")
-    from invgp.problem import Problem  # noqa: PLC0415 - mistakes are reported without waiting for SciPy
-    from invgp.validation.posterior_problem import check_problem_of, find_config, load_problem_of  # noqa: PLC0415
-
     source = source_of(posterior)
     dataset = read_posterior(posterior)
-    if isinstance(config, Problem):
-        problem = check_problem_of(dataset, config)
-    elif config is None and source is None:
-        raise ArgumentError("config: must be the problem or the configuration of the posterior, was not given")
-    else:
-        file = find_config(source, dataset) if config is None and source is not None else Path(str(config))
-        problem = load_problem_of(dataset, file, None if data is None else Path(data))
+    problem = problem_of(dataset, source, config, data)
     output, plot = (None if path is None else Path(path) for path in (output, plot))
     _check_comparison_paths(output, plot, source, problem)
     ledger = Path(ledger) if ledger is not None else None if source is None else ledger_path(problem, source)

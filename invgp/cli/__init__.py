@@ -41,6 +41,7 @@ COMMANDS = {
     "run": "Invert a survey and write the posterior as netCDF; resumes if it was stopped.",
     "runs": "List, show, repeat or export the runs in a ledger.",
     "serve": "Serve the simulator of a configuration as an UM-Bridge server.",
+    "weigh": "Compare the evidence of alternative models of the same data.",
 }
 
 

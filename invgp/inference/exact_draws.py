@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from scipy.special import logsumexp
 from invgp.core.backend import Array, Backend, array_namespace, to_numpy
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.core.coupled.prior import Prior
+from invgp.core.sampling.bridge import Evidence, bridge_evidence
 from invgp.core.sampling.hamiltonian import HamiltonianOptions, LogDensity, sample
 from invgp.core.sampling.site_target import SiteTarget
 from invgp.core.sampling.statistics import effective_sample_size, split_r_hat
@@ -74,6 +75,9 @@ class SamplingOptions:
         Largest number of modes that are distinguished.
     rows_at_once : int
         Rows for the emulator in one call, to limit memory.
+    bridged : int
+        Draws from the Gaussian, and most draws from the posterior, for the evidence of Hamiltonian Monte Carlo; 0 for
+        none.
     independent : float
         Largest prior correlation of sites that are taken for independent, and tempered apart from each other.
     """
@@ -99,6 +103,7 @@ class SamplingOptions:
     smallest_mode: float = 0.01
     most_modes: int = 20
     rows_at_once: int = 50_000
+    bridged: int = 1000
     independent: float = 1e-4
 
 
@@ -292,7 +297,29 @@ def draw_by_hamiltonian(
     kept = max(options.most_numbers // (numbers * chains), 4)
     draws = found.z[:: math.ceil(iterations / kept)].swapaxes(0, 1)
     v = np.stack([to_numpy(target.variables(backend.asarray(chain), centre, root)) for chain in draws])
-    return _from_chains(posterior, v, HAMILTONIAN, options)
+    log_evidence, error = _bridge(posterior, gaussian, draws, rng.spawn(1)[0], options)
+    samples = _from_chains(posterior, v, HAMILTONIAN, options)
+    return replace(samples, log_evidence=log_evidence, log_evidence_error=error)
+
+
+def _bridge(
+    posterior: EmulatedPosterior,
+    gaussian: GaussianPosterior,
+    draws: Floats,
+    rng: np.random.Generator,
+    options: SamplingOptions,
+) -> Evidence:
+    """Estimate the evidence from draws (C, n, D) in coordinates in which the Gaussian is standard normal."""
+    if not options.bridged:
+        return Evidence(np.nan, np.nan)
+    chains, D = len(draws), draws.shape[-1]
+    few = draws[:, :: math.ceil(draws[..., 0].size / options.bridged)]
+    own, _ = _importance_weights(posterior, gaussian, few.reshape(-1, D), options.rows_at_once)
+    normals = rng.standard_normal((options.bridged, D))
+    other, _ = _importance_weights(posterior, gaussian, normals, options.rows_at_once)
+    by_chain = np.nan_to_num(own, neginf=own[np.isfinite(own)].min()).reshape(chains, -1, 1)
+    effective = float(effective_sample_size(by_chain)[0]) if by_chain.shape[1] >= 4 else None
+    return bridge_evidence(own, other, effective)
 
 
 def _extend(backend: Backend, gaussian: GaussianPosterior, size: int) -> tuple[Array, Array]:

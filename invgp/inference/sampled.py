@@ -128,6 +128,7 @@ DRAFT = SamplingOptions(
     numbers_at_once=16_000,
     gap=0.8,
     smallest_mode=0.04,
+    bridged=0,
 )
 
 

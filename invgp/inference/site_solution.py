@@ -16,7 +16,7 @@ from invgp.inference.runner import Runner
 from invgp.inference.search_state import SearchState
 from invgp.inference.site_model import SiteModel
 from invgp.latent_model.learned_problem import with_learned_hyperparameters
-from invgp.posterior import EmulatorReport, Solution
+from invgp.posterior import EmulatorReport, Solution, StoredRuns
 from invgp.problem import Floats, Problem
 
 DRAWN_TOGETHER = 1500  # most sites of a joint conditional sample, to limit memory
@@ -62,6 +62,9 @@ def site_solution(model: SiteModel, runner: Runner, state: SearchState) -> tuple
         emulator=None
         if emulator is None
         else EmulatorReport(emulator.name, emulator.error, state.verification, state.direct),
+        emulator_runs=None
+        if emulator is None
+        else StoredRuns(state.runs.sites, state.runs.latents, state.runs.outputs, state.runs.stage),
     )
 
 

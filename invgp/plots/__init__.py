@@ -8,6 +8,7 @@ writes figures to files.
 from __future__ import annotations
 
 from invgp.plots.draws import plot_draws
+from invgp.plots.evidence_figure import plot_evidence
 from invgp.plots.figure_options import QUANTITIES, FigureOptions
 from invgp.plots.figures import KINDS, check_format, plot, save_figure, suitable_kinds
 from invgp.plots.fit import plot_fit
@@ -31,6 +32,7 @@ __all__ = [
     "plot_correlation",
     "plot_difference",
     "plot_draws",
+    "plot_evidence",
     "plot_fit",
     "plot_hyperparameters",
     "plot_map",

@@ -21,6 +21,7 @@ from invgp.posterior.latent_variables import (
     sampling_variables,
     whitened_draws,
 )
+from invgp.posterior.run_variables import run_variables
 from invgp.posterior.solution import Solution
 from invgp.problem import Problem
 
@@ -61,7 +62,7 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
     variables["runs"] = make_array(
         ("iteration",), solution.runs, {"long_name": "simulator runs spent so far", "units": "1"}
     )
-    variables |= diagnostic_variables(problem, solution)
+    variables |= diagnostic_variables(problem, solution) | run_variables(solution.emulator_runs)
     variables |= source_variables(problem)
     if solution.samples is not None:
         for latent in problem.latents:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.gaussian_processes import ProcessPosterior
+from invgp.posterior.run_variables import StoredRuns
 from invgp.problem import Floats
 
 
@@ -207,6 +208,8 @@ class Solution:
         For a field model, the part of the standard deviation of the processes that is due to the small number of runs.
     samples : Samples or None
         All draws from the exact posterior; None if the posterior is a Gaussian. `draws` are some of them.
+    emulator_runs : StoredRuns or None
+        For a site model, the runs that its emulator was fitted to.
     direct_predictions : mapping of str to pair of arrays, shape (K, p)
         For a field model, posterior mean and standard deviation of the direct data of each source.
     """
@@ -228,6 +231,7 @@ class Solution:
     emulator: EmulatorReport | None = None
     few_runs_std: Floats | None = None
     samples: Samples | None = None
+    emulator_runs: StoredRuns | None = None
     direct_predictions: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
 
     @property

@@ -1,0 +1,252 @@
+"""The problem of a posterior with the emulator of its simulator, from the runs in the file or in the ledger.
+
+Questions about other priors, noise or data are answered on this emulator: no simulator is run.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from invgp.core.backend import select_backend, to_numpy
+from invgp.core.coupled.coupled_gaussian import SiteFactors
+from invgp.core.coupled.gaussian_posterior import GaussianPosterior, movement
+from invgp.emulation import Runs, Surrogate, join_runs
+from invgp.emulation.joint_emulator import select_runs
+from invgp.emulation.run_schedule import simulated_parts
+from invgp.errors import ArgumentError, ConfigError
+from invgp.execution.simulator import Simulator
+from invgp.inference.earlier_runs import earlier_runs
+from invgp.inference.emulator_search import fit, optimise_on_emulator
+from invgp.inference.exact_draws import EmulatedPosterior
+from invgp.inference.invert import open_recorders
+from invgp.inference.runner import Runner
+from invgp.inference.search_state import SearchState
+from invgp.inference.site_model import SiteModel, prepare_site_model, uses_emulator
+from invgp.latent_model.learned_problem import with_learned_hyperparameters
+from invgp.latent_model.noise_density import noise_log_density
+from invgp.posterior.run_variables import read_runs
+from invgp.problem import Floats, Part, Problem
+from invgp.problem.sources import Integers
+
+MOST_STEPS = 6  # of the optimisation, each with the noise that the one before has learnt
+ROWS_AT_ONCE = 50_000  # of the emulator, to limit memory
+
+
+@dataclass(frozen=True)
+class EmulatedProblem:
+    """A problem with an emulator of its simulators, and the Gaussian approximation of its posterior on it.
+
+    Attributes
+    ----------
+    model : SiteModel
+    runner : Runner
+        With a budget of no runs.
+    state : SearchState
+        With the runs, the emulator and the Gaussian approximation.
+    """
+
+    model: SiteModel
+    runner: Runner
+    state: SearchState
+
+    @property
+    def problem(self) -> Problem:
+        """The problem, with its own noise."""
+        return self.model.problem
+
+    @property
+    def emulator(self) -> Surrogate:
+        """The emulator of all sources."""
+        if self.state.emulator is None:
+            raise ValueError("there is no emulator")
+        return self.state.emulator
+
+    @property
+    def gaussian(self) -> GaussianPosterior:
+        """The Gaussian approximation of the posterior."""
+        return self.state.posterior
+
+    @cached_property
+    def noisy_problem(self) -> Problem:
+        """The problem with the error of the emulator in its noise, which is what is sampled."""
+        return with_learned_hyperparameters(self.model.with_emulator_error(self.emulator), self.gaussian)
+
+    @cached_property
+    def posterior(self) -> EmulatedPosterior:
+        """The posterior on the emulator as a log density."""
+        model = self.model
+        return EmulatedPosterior(
+            self.noisy_problem, self.emulator, model.all_sites, self.gaussian.prior, self.model.backend
+        )
+
+    def predict(self, latents: Floats) -> Floats:
+        """Predict the outputs (R, N, P) for latents (R, N, Q), in the units of the observations."""
+        step = max(ROWS_AT_ONCE // latents.shape[1], 1)
+        parts = [
+            self.emulator.predict(latents[i : i + step], self.model.all_sites) for i in range(0, len(latents), step)
+        ]
+        return np.concatenate(parts)
+
+    def log_likelihood(self, predicted: Floats) -> Floats:
+        """Compute the log likelihood (R, N) of each site from predicted outputs (R, N, P)."""
+        density = noise_log_density(self.noisy_problem, self.model.backend)
+        return to_numpy(density(self.model.backend.asarray(predicted)))
+
+    def log_likelihood_of_data(self, predicted: Floats) -> Floats:
+        """Compute the log likelihood (R, N, P) of each datum given the latents; 0 where nothing was observed.
+
+        Data whose noise is correlated are taken for independent.
+        """
+        problem, found = self.noisy_problem, np.zeros(predicted.shape)
+        for p in range(predicted.shape[2]):
+            found[..., p] = to_numpy(
+                noise_log_density(keep_data(problem, p), self.model.backend)(self.model.backend.asarray(predicted))
+            )
+        return found
+
+
+def keep_data(problem: Problem, number: int) -> Problem:
+    """Return a problem in which all observations but one output number are missing, without noise correlations."""
+    observations = []
+    for observation in problem.survey.observations:
+        columns = problem.observation_slices[observation.name]
+        values = np.full_like(observation.values, np.nan)
+        if columns.start <= number < columns.stop:
+            own = number - columns.start
+            values[:, own] = observation.values[:, own]
+        observations.append(replace(observation, values=values))
+    noise = replace(problem.noise, correlation={})
+    return replace(problem, survey=replace(problem.survey, observations=tuple(observations)), noise=noise)
+
+
+def check_site_model(problem: Problem) -> None:
+    """Raise `ArgumentError` unless the question can be answered on an emulator of the problem."""
+    if problem.grid is not None:
+        raise ArgumentError(
+            "posterior: must be that of a site model, was that of a field model, whose regression holds only for its "
+            "own prior and data; invert the problem again with the ledger: its runs are reused"
+        )
+    if not uses_emulator(problem):
+        raise ArgumentError("posterior: must have been computed with an emulator, was computed without")
+
+
+def emulate(
+    problem: Problem, runs: Runs, seed: int, start: SiteFactors | None = None, *, patient: bool = True
+) -> EmulatedProblem:
+    """Fit the emulator of a problem to runs, and find the Gaussian approximation of the posterior on it.
+
+    Parameters
+    ----------
+    problem : Problem
+    runs : Runs
+        With the sites of the problem.
+    seed : int
+    start : SiteFactors, optional
+        Site factors near the solution; by default the search begins at the prior.
+    patient : bool
+        Whether the emulator is fitted again for the posterior that was found, until both have converged.
+
+    Raises
+    ------
+    ConfigError
+        The runs are not enough for an emulator, or there is no posterior on it.
+    """
+    check_site_model(problem)
+    backend = select_backend("cpu")
+    runner = Runner(Simulator(problem, Path(), budget=0))
+    model, state = prepare_site_model(problem, backend, runner, seed)
+    state = replace(state, runs=runs)
+    if start is not None:
+        algorithm = model.algorithm(model.emulator_stages)
+        factors = SiteFactors(*(backend.asarray(part) for part in start))
+        with suppress(np.linalg.LinAlgError):  # the search begins at the prior
+            state = replace(state, start=algorithm.posterior(factors, state.start.hyper))
+    posterior = state.start
+    for _ in range(MOST_STEPS if patient else 1):
+        state = fit(model, state, posterior)
+        if state.emulator is None:
+            names = ", ".join(part.name for part in simulated_parts(problem))
+            raise ConfigError(f"posterior: must hold enough runs of {names} for an emulator, held {len(runs):,}")
+        state = optimise_on_emulator(model, runner, state, posterior)
+        if state.candidate is None:
+            raise ConfigError("posterior: no posterior of the changed problem could be found on the emulator")
+        moved, posterior = movement(posterior, state.posterior), state.posterior
+        if moved < model.options.step_converged:
+            break
+    return EmulatedProblem(model, runner, state)
+
+
+def runs_of(posterior: xr.Dataset, problem: Problem, ledger: Path | None) -> Runs:
+    """Return the runs of a problem: those in its posterior, or all in its ledger.
+
+    Raises
+    ------
+    ConfigError
+        There are none.
+    """
+    stored = read_runs(posterior)
+    if stored is not None:
+        if stored.latents.shape[1] != problem.latent_count or stored.outputs.shape[1] != problem.noise_std.shape[1]:
+            raise ArgumentError("config: must have the latents and observations of the posterior, had others")
+        return Runs(*stored)
+    if ledger is None or not ledger.is_file():
+        raise ArgumentError(
+            "posterior: must hold the runs of its emulator, or its ledger must exist; the file is of an earlier "
+            "version of invgp: repeat the inversion"
+        )
+    with open_recorders(problem, ledger) as recorders:
+        own = [recorders.get(part.name) for part in simulated_parts(problem)]
+        return earlier_runs(problem, own, 0, everything=True)
+
+
+def stored_factors(posterior: xr.Dataset) -> SiteFactors | None:
+    """Return the site factors in a posterior; None if it has none, or if they are those of inducing points."""
+    if "site_precision" not in posterior or "site_shift" not in posterior:
+        return None
+    return SiteFactors(posterior["site_precision"].values, posterior["site_shift"].values)
+
+
+def transfer_runs(runs: Runs, old: Problem, new: Problem) -> Runs:
+    """Return the runs of one problem for another with the same simulators.
+
+    The sources are matched by name, and their sites by the columns that the simulator takes. Runs of sources and sites
+    that the other problem does not have are left out; if the simulator takes no column, all sites are alike.
+    """
+    by_name = {part.name: part for part in simulated_parts(old)}
+    found = []
+    for part in simulated_parts(new):
+        if part.name not in by_name:
+            raise ArgumentError(f"sources: must be those of the posterior, had a new simulator {part.name!r}")
+        before = by_name[part.name]
+        own = select_runs(runs, before)
+        sites = _match_sites(before, part)[own.sites]
+        if np.all(sites < 0) and not _site_columns(part):
+            sites = np.arange(len(own)) % part.problem.survey.size
+        kept = sites >= 0
+        found.append((part, Runs(sites[kept], own.latents[kept], own.outputs[kept], own.stage[kept])))
+    return join_runs(found, new.noise_std.shape[1])
+
+
+def _site_columns(part: Part) -> list[str]:
+    """Return the coordinates and covariates that the simulator of a source takes."""
+    known = {c.name for c in (*part.problem.survey.coordinates, *part.problem.survey.covariates)}
+    return [variable.name for variable in part.problem.inputs if variable.name in known]
+
+
+def _match_sites(old: Part, new: Part) -> Integers:
+    """Return the site of the new problem, or -1, for each site of the old one, from 0 within the source."""
+    columns = _site_columns(new)
+    if not columns:
+        return np.arange(old.problem.survey.size) % new.problem.survey.size
+    tables = [
+        np.stack([c.values for c in (*p.survey.coordinates, *p.survey.covariates) if c.name in columns], axis=-1)
+        for p in (old.problem, new.problem)
+    ]
+    same = np.all(np.isclose(tables[0][:, None], tables[1][None], rtol=1e-9, atol=0.0), axis=-1)
+    return np.where(np.any(same, axis=1), np.argmax(same, axis=1), -1)

@@ -1,0 +1,121 @@
+"""The evidence of models against closed forms and against tempered sequential Monte Carlo."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+import invgp
+from helpers.command_line import here
+from helpers.problems import WEIGHTS, linear_problem
+from invgp.answers.emulated_problem import emulate, runs_of
+from invgp.answers.evidence import BOUND, EMULATED, STORED, describe_factor
+from invgp.core.sampling.bridge import bridge_evidence
+from invgp.errors import ConfigError
+from invgp.inference.exact_draws import SamplingOptions, draw_by_hamiltonian, draw_by_importance
+from invgp.inference.tempered_draws import draw_by_tempering
+
+
+def exact_evidence(problem):
+    """Of the linear problem, whose data are jointly Gaussian."""
+    X, N = problem.survey.X, problem.survey.size
+    covariance = np.zeros((N, 2, N, 2))
+    for latent, weights in zip(problem.latents, WEIGHTS.T, strict=True):
+        prior = latent.kernel(X, X) * latent.std[0] ** 2
+        covariance += np.einsum("nm,p,q->npmq", prior, weights, weights)
+    covariance = covariance.reshape(2 * N, 2 * N) + np.diag(problem.noise_std.ravel() ** 2)
+    mean = np.tile(WEIGHTS @ [latent.mean[0] for latent in problem.latents], N)
+    return multivariate_normal(mean, covariance).logpdf(problem.survey.Y.ravel())
+
+
+def product_problem():
+    """Only the product of two latents is measured: the posterior is curved."""
+    rng = np.random.default_rng(4)
+    return invgp.define(
+        {"x": np.arange(8.0), "y": 6.0 + 0.2 * rng.standard_normal(8)},
+        coordinates={"x": "m"},
+        observations={"y": "1"},
+        latents={
+            name: {"unit": "1", "mean": mean, "std": "30%", "kernel": {"length_scale": 3.0}}
+            for name, mean in (("a", 2.0), ("b", 3.0))
+        },
+        forward=lambda a, b: {"y": a * b},
+        noise={"y": 0.3},
+        inference={"seed": 1},
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sampled", "coupled gaussian"])
+def test_that_the_evidence_of_a_linear_problem_is_exact(kind):
+    problems = [linear_problem(posterior=kind)]
+    problems.append(problems[0].with_scaled_noise(np.full((15, 2), 1.5)))
+    posteriors = [invgp.invert(problem) for problem in problems]
+    found = invgp.weigh(*posteriors, config=problems, names=["quiet", "noisy"])
+    exact = np.asarray([exact_evidence(problem) for problem in problems])
+    np.testing.assert_allclose(found["log_evidence"], exact, atol=0.05)
+    np.testing.assert_allclose(found["log_bayes_factor"], exact - exact.max(), atol=0.05)
+    np.testing.assert_allclose(found["probability"], np.exp(exact) / np.exp(exact).sum(), atol=0.02)
+    assert set(found["origin"].values) == {STORED if kind == "sampled" else EMULATED}
+
+
+@pytest.mark.slow
+def test_that_samplers_agree_on_the_evidence_of_a_curved_posterior():
+    problem = product_problem()
+    posterior = invgp.invert(problem)
+    emulated = emulate(problem, runs_of(posterior, problem, None), 1)
+    rng, options = np.random.default_rng(2), SamplingOptions(chains=16)
+    target, gaussian = emulated.posterior, emulated.gaussian
+    tempered, _ = draw_by_tempering(target, gaussian.sites, rng, SamplingOptions(most_particles=512), lambda _: None)
+    hamiltonian = draw_by_hamiltonian(target, gaussian, rng, options, lambda _: None)
+    error = np.hypot(tempered.log_evidence_error, hamiltonian.log_evidence_error)
+    assert error < 0.3
+    assert abs(tempered.log_evidence - hamiltonian.log_evidence) < 4.0 * error
+    importance, _ = draw_by_importance(target, gaussian, rng, options)
+    assert importance.k_hat > 0.7  # importance sampling of the Gaussian alone is not reliable here
+    stored = posterior.attrs["invgp_log_evidence"], posterior.attrs["invgp_log_evidence_error"]
+    assert abs(tempered.log_evidence - stored[0]) < 4.0 * np.hypot(tempered.log_evidence_error, stored[1])
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    return invgp.invert(linear_problem())
+
+
+def test_that_other_data_are_refused(posterior):
+    other = posterior.copy()
+    other["first_observed"] = other["first_observed"] + 1.0
+    with pytest.raises(ConfigError, match="must have the same data, but the observations 'first' of model 1"):
+        invgp.weigh(posterior, other)
+    with pytest.raises(
+        ConfigError, match="must have the same data, but model 1 has first, second and model 2 has first"
+    ):
+        invgp.weigh(posterior, posterior.assign_attrs(invgp_observations="first"))
+    with pytest.raises(ConfigError, match=r"^posteriors: must be at least two, was 1$"):
+        invgp.weigh(posterior)
+
+
+def test_that_a_bound_is_not_taken_for_the_evidence(posterior, tmp_path, caplog):
+    other = posterior.assign_attrs(invgp_log_evidence=-10.0, invgp_log_evidence_error=0.1)
+    paths = [invgp.write(one, tmp_path / name) for one, name in ((posterior, "a.nc"), (other, "b.nc"))]
+    found = invgp.weigh(*paths)
+    assert found["origin"].values.tolist() == [BOUND, STORED]
+    assert "only a lower bound" in caplog.text
+    result = json.loads(here("weigh", *paths, "--plot", "odds.png", "--json", cwd=tmp_path).stdout)
+    assert [row["name"] for row in result["models"]] == ["a", "b"]
+    assert result["models"][0]["in_words"] == "not comparable: one is only a lower bound"
+    assert (tmp_path / "odds.png").stat().st_size > 5000
+
+
+def test_that_bayes_factors_are_put_into_words():
+    same = (STORED, STORED)
+    assert describe_factor(-0.5, 0.01, same) == "evidence against it: not worth more than a mention"
+    assert describe_factor(-2.0, 0.1, same) == "evidence against it: positive"
+    assert describe_factor(-4.0, 0.1, same) == "evidence against it: strong"
+    assert describe_factor(-9.0, 0.1, same) == "evidence against it: very strong"
+    assert describe_factor(-9.0, 6.0, same) == "undecided: within the error"
+
+
+def test_that_a_bridge_needs_draws_of_both():
+    assert np.isnan(bridge_evidence(np.full(4, -np.inf), np.zeros(4)).log)
