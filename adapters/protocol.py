@@ -116,7 +116,17 @@ class Evaluations:
 
     @staticmethod
     def concatenate(parts: Iterable[Evaluations]) -> Evaluations:
-        """Join batches, in order."""
+        """Join batches, in order.
+
+        Parameters
+        ----------
+        parts : iterable of Evaluations
+            The batches.
+
+        Returns
+        -------
+        Evaluations
+        """
         parts = list(parts)
         return Evaluations(
             outputs=np.concatenate([p.outputs for p in parts]),
@@ -146,7 +156,17 @@ class RunContext:
     more: bool = False
 
     def rows(self, start: int, stop: int) -> RunContext:
-        """Return the context of a part of the batch."""
+        """Return the context of a part of the batch.
+
+        Parameters
+        ----------
+        start, stop : int
+            First row of the part, and the one after its last.
+
+        Returns
+        -------
+        RunContext
+        """
         return replace(self, labels=self.labels[start:stop])
 
 

@@ -36,22 +36,95 @@ class Link(Protocol):
         """Return the physical values of f, (..., L)."""
 
     def inverse(self, values: Floats) -> Floats:
-        """Return f for physical values, (..., L); not finite where there is none."""
+        """Return f for physical values, (..., L); not finite where there is none.
+
+        Parameters
+        ----------
+        values : array, shape (..., L)
+            Physical values of L labels.
+
+        Returns
+        -------
+        array, shape (..., L)
+        """
 
     def prior_to_process(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
-        """Return the mean and standard deviation (L,) of f for a prior as in the configuration."""
+        """Return the mean and standard deviation (L,) of f for a prior as in the configuration.
+
+        Parameters
+        ----------
+        mean, std : array, shape (L,)
+            Prior of the physical quantity, in its unit.
+
+        Returns
+        -------
+        mean, std : array, shape (L,)
+            Moments of the process f.
+        """
 
     def process_to_prior(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
-        """Return the prior mean and standard deviation (L,) in the configuration: the inverse of `prior_to_process`."""
+        """Return the prior mean and standard deviation (L,) in the configuration: the inverse of `prior_to_process`.
+
+        Parameters
+        ----------
+        mean, std : array, shape (L,)
+            Moments of the process f.
+
+        Returns
+        -------
+        mean, std : array, shape (L,)
+            Prior of the physical quantity, in its unit.
+        """
 
     def moments(self, mean: Floats, covariance: Floats) -> tuple[Floats, Floats]:
-        """Return the mean and std (..., L) of the physical values of f ~ N(mean, covariance (..., L, L))."""
+        """Return the mean and std (..., L) of the physical values of f ~ N(mean, covariance (..., L, L)).
+
+        Parameters
+        ----------
+        mean : array, shape (..., L)
+            Mean of the process f.
+        covariance : array, shape (..., L, L)
+            Its covariance between labels.
+
+        Returns
+        -------
+        mean, std : array, shape (..., L)
+            In the unit of the quantity.
+        """
 
     def quantiles(self, mean: Floats, covariance: Floats, probabilities: Floats) -> Floats:
-        """Return quantiles (K, N, L) of the physical values of f ~ N(mean (N, L), covariance (N, L, L))."""
+        """Return quantiles (K, N, L) of the physical values of f ~ N(mean (N, L), covariance (N, L, L)).
+
+        Parameters
+        ----------
+        mean : array, shape (N, L)
+            Mean of the process f.
+        covariance : array, shape (N, L, L)
+            Its covariance between labels.
+        probabilities : array, shape (K,)
+            Between 0 and 1.
+
+        Returns
+        -------
+        array, shape (K, N, L)
+        """
 
     def exceedance(self, mean: Floats, covariance: Floats, threshold: float) -> Floats:
-        """Return the probability (N, L) that the physical values exceed a threshold."""
+        """Return the probability (N, L) that the physical values exceed a threshold.
+
+        Parameters
+        ----------
+        mean : array, shape (N, L)
+            Mean of the process f.
+        covariance : array, shape (N, L, L)
+            Its covariance between labels.
+        threshold : float
+            In the unit of the quantity.
+
+        Returns
+        -------
+        array, shape (N, L)
+        """
 
 
 def normal_draws(mean: Floats, covariance: Floats) -> Iterator[Floats]:

@@ -291,7 +291,17 @@ class SAVIGP(FittedModel, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         return tags
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings by name; with `deep`, also those of `method`, such as ``method__epochs``."""
+        """Return the settings by name; with `deep`, also those of `method`, such as ``method__epochs``.
+
+        Parameters
+        ----------
+        deep : bool
+            Whether to include the settings of `method`.
+
+        Returns
+        -------
+        dict of str to any
+        """
         settings: dict[str, Any] = super().get_params(deep=deep)
         if deep and is_dataclass(self._method) and not isinstance(self._method, type):
             settings |= {f"method__{part.name}": getattr(self._method, part.name) for part in fields(self._method)}

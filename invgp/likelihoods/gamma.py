@@ -46,7 +46,23 @@ class Gamma(PositiveShape):
         self._set_shape(shape, outputs, learn=learn)
 
     def expected_log_density(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array, Array]:
-        """Compute E[log p(y_n | f_n)] (N,) and its derivatives in closed form, for latents with moments (N, P)."""
+        """Compute E[log p(y_n | f_n)] (N,) and its derivatives in closed form, for latents with moments (N, P).
+
+        Parameters
+        ----------
+        y : array, shape (N, P)
+            Observations; NaN marks a missing one.
+        mean, variance : array, shape (N, P)
+            Moments of independent normal latents.
+
+        Returns
+        -------
+        value : array, shape (N,), in nats
+        mean_derivative : array, shape (N, P)
+        variance_derivative : array, shape (N, P)
+            Twice the derivative with respect to the variance.
+        parameter_derivative : array, shape (N, K)
+        """
         xp = array_namespace(y, mean)
         filled, s = self._fill(y), self._shape_like(mean[None, ...])
         s = s + xp.zeros_like(mean)

@@ -46,14 +46,42 @@ class Gaussian(GaussianNoise):
         set_fields(self, log_scale=log_per_output("std", std, outputs, learn=learn))
 
     def predictive_log_density(self, y: Array, mean: Array, variance: Array) -> Array:
-        """Compute log E[p(y_n | f_n)] (N,) in closed form, for normal latents with mean and variance (N, P)."""
+        """Compute log E[p(y_n | f_n)] (N,) in closed form, for normal latents with mean and variance (N, P).
+
+        Parameters
+        ----------
+        y : array, shape (N, P)
+            Observations; NaN marks a missing one.
+        mean, variance : array, shape (N, P)
+            Moments of independent normal latents.
+
+        Returns
+        -------
+        array, shape (N,), in nats
+        """
         xp = array_namespace(y, mean)
         total = variance + xp.exp(2.0 * self.log_scale.convert_like(mean[None, ...]))
         terms = -0.5 * xp.square(fill_missing(y) - mean) / total - 0.5 * xp.log(total) - HALF_LOG_TWO_PI
         return xp.sum(mask_missing(y, terms), axis=-1)
 
     def expected_log_density(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array, Array]:
-        """Compute E[log p(y_n | f_n)] (N,) and its derivatives in closed form, for latents with moments (N, P)."""
+        """Compute E[log p(y_n | f_n)] (N,) and its derivatives in closed form, for latents with moments (N, P).
+
+        Parameters
+        ----------
+        y : array, shape (N, P)
+            Observations; NaN marks a missing one.
+        mean, variance : array, shape (N, P)
+            Moments of independent normal latents.
+
+        Returns
+        -------
+        value : array, shape (N,), in nats
+        mean_derivative : array, shape (N, P)
+        variance_derivative : array, shape (N, P)
+            Twice the derivative with respect to the variance.
+        parameter_derivative : array, shape (N, K)
+        """
         xp = array_namespace(y, mean)
         log_std, missing = self.log_scale.convert_like(mean[None, ...]), xp.isnan(y)
         precision = xp.where(missing, xp.zeros_like(mean), xp.exp(-2.0 * log_std) + xp.zeros_like(mean))

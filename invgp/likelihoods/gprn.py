@@ -65,7 +65,17 @@ class GPRN(GaussianNoise):
         return (self.outputs + 1) * self.nodes
 
     def location(self, f: Array) -> Array:
-        """Compute W g, (S, N, P)."""
+        """Compute W g, (S, N, P).
+
+        Parameters
+        ----------
+        f : array, shape (S, N, Q)
+            Samples of the weights, output by output, and of the nodes.
+
+        Returns
+        -------
+        array, shape (S, N, P)
+        """
         xp = array_namespace(f)
         weights = xp.reshape(f[..., : -self.nodes], (*f.shape[:-1], self.outputs, self.nodes))
         return xp.sum(weights * f[..., None, -self.nodes :], axis=-1)
@@ -74,6 +84,21 @@ class GPRN(GaussianNoise):
         """Compute E[log p(y_n | f_n)] (N,) and its derivatives in closed form, for latents with these moments (N, Q).
 
         For independent weights and nodes, E[(y - w g)^2] = (y - E[w] E[g])^2 + E[w]^2 V[g] + V[w] E[g]^2 + V[w] V[g].
+
+        Parameters
+        ----------
+        y : array, shape (N, P)
+            Observations; NaN marks a missing one.
+        mean, variance : array, shape (N, Q)
+            Moments of independent normal latents.
+
+        Returns
+        -------
+        value : array, shape (N,), in nats
+        mean_derivative : array, shape (N, Q)
+        variance_derivative : array, shape (N, Q)
+            Twice the derivative with respect to the variance.
+        parameter_derivative : array, shape (N, K)
         """
         xp = array_namespace(y, mean)
         N, R = mean.shape[0], self.nodes

@@ -39,7 +39,23 @@ class HeteroscedasticGaussian(WithoutParameters):
         return mask_missing(y, -0.5 * residual * residual - log_std - HALF_LOG_TWO_PI)[..., 0]
 
     def expected_log_density(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array, Array]:
-        """Compute E[log p(y_n | f_n)] (N,) and its derivatives in closed form, for latents with moments (N, 2)."""
+        """Compute E[log p(y_n | f_n)] (N,) and its derivatives in closed form, for latents with moments (N, 2).
+
+        Parameters
+        ----------
+        y : array, shape (N, 1)
+            Observations; NaN marks a missing one.
+        mean, variance : array, shape (N, 2)
+            Moments of the latents: the mean of y, and the logarithm of its standard deviation.
+
+        Returns
+        -------
+        value : array, shape (N,), in nats
+        mean_derivative : array, shape (N, 2)
+        variance_derivative : array, shape (N, 2)
+            Twice the derivative with respect to the variance.
+        parameter_derivative : array, shape (N, 0)
+        """
         xp = array_namespace(y, mean)
         log_std, seen = mean[:, 1:], xp.astype(~xp.isnan(y), mean.dtype)
         precision = seen * xp.exp(2.0 * variance[:, 1:] - 2.0 * log_std)

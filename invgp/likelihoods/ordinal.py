@@ -88,7 +88,13 @@ class Ordinal:
         return replace_fields(self, free=parameters) if self.learn else self
 
     def check(self, y: NDArray[Any]) -> None:
-        """Raise `ValueError` unless all values of y are numbers of classes."""
+        """Raise `ValueError` unless all values of y are numbers of classes.
+
+        Parameters
+        ----------
+        y : NumPy array, shape (N, 1)
+            Observations; NaN marks a missing one.
+        """
         wrong = y[~np.isnan(y) & ~np.isin(y, np.arange(self.classes))]
         if wrong.size:
             raise ValueError(

@@ -82,11 +82,27 @@ class Poisson:
         return replace_fields(self, log_mean=self.log_mean.with_parameters(parameters))
 
     def at_sites(self, rows: slice | Array) -> Self:
-        """Return the likelihood of some sites, given by a slice or by row numbers."""
+        """Return the likelihood of some sites, given by a slice or by row numbers.
+
+        Parameters
+        ----------
+        rows : slice or array of int, shape (B,)
+            The sites.
+
+        Returns
+        -------
+        Poisson
+        """
         return replace_fields(self, log_mean=self.log_mean.at_sites(rows))
 
     def check(self, y: NDArray[Any]) -> None:
-        """Raise `ValueError` unless all values of y are counts."""
+        """Raise `ValueError` unless all values of y are counts.
+
+        Parameters
+        ----------
+        y : NumPy array, shape (N, P)
+            Observations; NaN marks a missing one.
+        """
         wrong = y[(y < 0) | (y != np.floor(y)) & ~np.isnan(y)]
         if wrong.size:
             raise ValueError(
@@ -108,7 +124,23 @@ class Poisson:
         return self.log_mean.gradient(mask_missing(y, fill_missing(y) - self.moments(f)[0]))
 
     def expected_log_density(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array, Array]:
-        """Compute E[log p(y_n | f_n)] (N,) and its derivatives in closed form, for latents with moments (N, P)."""
+        """Compute E[log p(y_n | f_n)] (N,) and its derivatives in closed form, for latents with moments (N, P).
+
+        Parameters
+        ----------
+        y : array, shape (N, P)
+            Counts; NaN marks a missing one.
+        mean, variance : array, shape (N, P)
+            Moments of independent normal latents.
+
+        Returns
+        -------
+        value : array, shape (N,), in nats
+        mean_derivative : array, shape (N, P)
+        variance_derivative : array, shape (N, P)
+            Twice the derivative with respect to the variance.
+        parameter_derivative : array, shape (N, K)
+        """
         xp = array_namespace(y, mean)
         log_rate, counts = mean + self.log_mean.convert_like(mean[None, ...]), fill_missing(y)
         rate = mask_missing(y, xp.exp(log_rate + 0.5 * variance))

@@ -37,7 +37,19 @@ class Probit(BinaryLabels):
         return mask_missing(y, on_host(log_ndtr, _signs(y) * f))[..., 0]
 
     def predictive_log_density(self, y: Array, mean: Array, variance: Array) -> Array:
-        """Compute log E[p(y_n | f_n)] (N,) in closed form, for normal latents with mean and variance (N, 1)."""
+        """Compute log E[p(y_n | f_n)] (N,) in closed form, for normal latents with mean and variance (N, 1).
+
+        Parameters
+        ----------
+        y : array, shape (N, 1)
+            Labels, 0 and 1 or -1 and 1; NaN marks a missing one.
+        mean, variance : array, shape (N, 1)
+            Moments of a normal latent.
+
+        Returns
+        -------
+        array, shape (N,), in nats
+        """
         ratio = _signs(y) * mean / array_namespace(mean).sqrt(1.0 + variance)
         return mask_missing(y, on_host(log_ndtr, ratio))[..., 0]
 
@@ -47,7 +59,17 @@ class Probit(BinaryLabels):
         return on_host(ndtr, f), on_host(ndtr, f) * on_host(ndtr, -f)
 
     def predictive_moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
-        """Compute the probability of class 1 and its variance, (..., 1) each, for normal f with moments (..., 1)."""
+        """Compute the probability of class 1 and its variance, (..., 1) each, for normal f with moments (..., 1).
+
+        Parameters
+        ----------
+        mean, variance : array, shape (..., 1)
+            Moments of a normal latent.
+
+        Returns
+        -------
+        mean, variance : array, shape (..., 1)
+        """
         ratio = mean / array_namespace(mean).sqrt(1.0 + variance)
         return on_host(ndtr, ratio), on_host(ndtr, ratio) * on_host(ndtr, -ratio)
 

@@ -63,7 +63,17 @@ class Seismic(GaussianNoise):
         return 2 * self.outputs
 
     def location(self, f: Array) -> Array:
-        """Compute two-way times in s, (S, N, P)."""
+        """Compute two-way times in s, (S, N, P).
+
+        Parameters
+        ----------
+        f : array, shape (S, N, Q)
+            Samples of the depths of the layers in m, followed by their velocities in m s-1.
+
+        Returns
+        -------
+        array, shape (S, N, P), in s
+        """
         xp = array_namespace(f)
         depth, velocity = f[..., : self.outputs], f[..., self.outputs :]
         above = xp.concat([xp.zeros_like(depth[..., :1]), depth[..., :-1]], axis=-1)

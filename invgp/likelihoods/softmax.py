@@ -54,7 +54,13 @@ class Softmax(WithoutParameters):
         return self.classes
 
     def check(self, y: NDArray[Any]) -> None:
-        """Raise `ValueError` unless each row of y is a one-hot label or missing."""
+        """Raise `ValueError` unless each row of y is a one-hot label or missing.
+
+        Parameters
+        ----------
+        y : NumPy array, shape (N, C)
+            One-hot labels; a row with NaN is missing.
+        """
         rows = y[~np.any(np.isnan(y), axis=1)]
         fine = np.all((rows == 0.0) | (rows == 1.0), axis=1) & (np.sum(rows, axis=1) == 1.0)
         if not np.all(fine):

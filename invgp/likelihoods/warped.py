@@ -119,7 +119,19 @@ class Warped:
         return mask_missing(y, gradient)
 
     def predictive_log_density(self, y: Array, mean: Array, variance: Array) -> Array:
-        """Compute log E[p(y_n | f_n)] (N,) in closed form, for normal latents with mean and variance (N, 1)."""
+        """Compute log E[p(y_n | f_n)] (N,) in closed form, for normal latents with mean and variance (N, 1).
+
+        Parameters
+        ----------
+        y : array, shape (N, 1)
+            Observations; NaN marks a missing one.
+        mean, variance : array, shape (N, 1)
+            Moments of a normal latent.
+
+        Returns
+        -------
+        array, shape (N,), in nats
+        """
         xp = array_namespace(y, mean)
         at = self._residual_at(y, mean)
         # Variance of (t(y) - f) / std: the noise contributes 1, the latent variance / std^2.
@@ -133,7 +145,17 @@ class Warped:
         return self.predictive_moments(f, array_namespace(f).zeros_like(f))
 
     def predictive_moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
-        """Compute mean and variance of y, (..., 1) each, for normal f with this mean and variance (..., 1)."""
+        """Compute mean and variance of y, (..., 1) each, for normal f with this mean and variance (..., 1).
+
+        Parameters
+        ----------
+        mean, variance : array, shape (..., 1)
+            Moments of a normal latent.
+
+        Returns
+        -------
+        mean, variance : array, shape (..., 1)
+        """
         xp = array_namespace(mean)
         nodes, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE_NODES)
         spread = xp.sqrt(variance + xp.exp(2.0 * convert_like(self.log_std, mean)))

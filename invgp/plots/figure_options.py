@@ -71,7 +71,20 @@ class FigureOptions:
                 raise PlotError(f"show: must be one of {', '.join(QUANTITIES)}, was {name!r}")
 
     def limits_for(self, latent: str, quantity: str) -> tuple[float, float] | None:
-        """Return the limits of a quantity of a latent; None if they are not set."""
+        """Return the limits of a quantity of a latent; None if they are not set.
+
+        Parameters
+        ----------
+        latent : str
+            Name of the latent.
+        quantity : str
+            Name of the quantity, for example ``"std"``.
+
+        Returns
+        -------
+        tuple of float or None
+            Smallest and largest value, in the unit of the quantity.
+        """
         return self.limits.get(latent + find_quantity(quantity).suffix)
 
 

@@ -66,7 +66,17 @@ class Latent:
         return len(self.mean)
 
     def correlation_length(self, dimensions: int) -> Floats:
-        """Return the distance (D,) along each of D coordinates over which the field hardly changes; may be infinite."""
+        """Return the distance (D,) along each of D coordinates over which the field hardly changes; may be infinite.
+
+        Parameters
+        ----------
+        dimensions : int
+            Number of coordinates, D.
+
+        Returns
+        -------
+        array, shape (D,), in the units of the coordinates
+        """
         return np.asarray(self.kernel.correlation_length(dimensions))
 
     def learnt_parameters(self, name: str) -> Floats:
@@ -130,7 +140,18 @@ class Noise:
     kinds: Mapping[str, str] = field(default_factory=dict)
 
     def kind_of(self, name: str) -> str:
-        """Return the distribution of an observation."""
+        """Return the distribution of an observation.
+
+        Parameters
+        ----------
+        name : str
+            Name of the observation.
+
+        Returns
+        -------
+        str
+            ``"gaussian"``, ``"student-t"`` or ``"laplace"``.
+        """
         return self.kinds.get(name, self.kind)
 
     @property

@@ -333,7 +333,17 @@ class Problem:
         return np.concatenate([m for m, _ in pairs]), np.concatenate([s for _, s in pairs])
 
     def to_physical(self, f: Floats) -> Floats:
-        """Convert latent processes (..., Q) to physical values (..., Q), in the units of the latents."""
+        """Convert latent processes (..., Q) to physical values (..., Q), in the units of the latents.
+
+        Parameters
+        ----------
+        f : array, shape (..., Q)
+            Values of the latent processes.
+
+        Returns
+        -------
+        array, shape (..., Q)
+        """
         return np.concatenate(
             [latent.link(f[..., self.latent_slices[latent.name]]) for latent in self.latents], axis=-1
         )

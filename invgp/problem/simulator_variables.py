@@ -24,9 +24,29 @@ class SimulatorVariable:
     conversion: Conversion = IDENTITY
 
     def convert(self, values: Floats) -> Floats:
-        """Return values in the target unit of the conversion."""
+        """Return values in the target unit of the conversion.
+
+        Parameters
+        ----------
+        values : array
+            Values in the source unit of the conversion.
+
+        Returns
+        -------
+        array, same shape
+        """
         return values * self.conversion.factor + self.conversion.offset
 
     def convert_back(self, values: Floats) -> Floats:
-        """Return values in the source unit of the conversion: the inverse of `convert`."""
+        """Return values in the source unit of the conversion: the inverse of `convert`.
+
+        Parameters
+        ----------
+        values : array
+            Values in the target unit of the conversion.
+
+        Returns
+        -------
+        array, same shape
+        """
         return (values - self.conversion.offset) / self.conversion.factor

@@ -108,7 +108,17 @@ class Survey:
         return np.stack([c.values for c in self.coordinates], axis=-1)
 
     def select(self, sites: NDArray[np.intp]) -> Survey:
-        """Return the survey of a subset of the sites, given by their numbers (B,)."""
+        """Return the survey of a subset of the sites, given by their numbers (B,).
+
+        Parameters
+        ----------
+        sites : array of int, shape (B,)
+            Numbers of the sites, from 0.
+
+        Returns
+        -------
+        Survey
+        """
         return replace(
             self,
             coordinates=tuple(replace(c, values=c.values[sites]) for c in self.coordinates),
@@ -123,7 +133,18 @@ class Survey:
         return self.X if self.extents is None else np.concatenate([self.X, self.extents], axis=-1)
 
     def kernel_at_sites(self, kernel: Kernel) -> Kernel:
-        """Return the kernel of a process for `locations`, of which some may be intervals."""
+        """Return the kernel of a process for `locations`, of which some may be intervals.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            Kernel as a function of the coordinates.
+
+        Returns
+        -------
+        Kernel
+            As a function of `locations`.
+        """
         return kernel if self.extents is None else Averaged(kernel, len(self.coordinates))
 
     @property

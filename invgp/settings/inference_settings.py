@@ -186,7 +186,17 @@ class OutputSettings(Settings):
     )
 
     def stored_draws(self, unknowns: int) -> int:
-        """Return the number of stored draws for a number of unknowns: points times latent processes."""
+        """Return the number of stored draws for a number of unknowns: points times latent processes.
+
+        Parameters
+        ----------
+        unknowns : int
+            Number of points times the number of latent processes.
+
+        Returns
+        -------
+        int
+        """
         if self.realizations is not None:
             return self.realizations
         return min(DEFAULT_DRAWS, max(MOST_DRAWN_NUMBERS // unknowns, FEWEST_DRAWS))

@@ -2,6 +2,7 @@
 
 import doctest
 from importlib import import_module
+from runpy import run_path
 
 import pytest
 
@@ -69,3 +70,12 @@ def test_that_examples_run(name):
     failed, tried = doctest.testmod(import_module(name))
     assert tried > 0
     assert failed == 0
+
+
+def test_that_the_public_api_documents_its_parameters(root):
+    count = run_path(str(root / "tests" / "benchmarks" / "docstrings.py"))
+    functions = count["find_functions"]()
+    documented, names = count["documented_functions"](functions), count["api_names"]()
+    api = [one for one in functions if (one.module, one.name.partition(".")[0]) in names]
+    assert len(api) > 100
+    assert [f"{one.module}.{one.name}" for one in api if one not in documented] == []

@@ -24,6 +24,17 @@ def cholesky(matrices: Array, *, jitter: bool = True) -> Array:
 
     The jitter is relative to the mean of each diagonal, with the same factor for all matrices of the stack.
 
+    Parameters
+    ----------
+    matrices : array, shape (..., N, N)
+        Symmetric positive definite matrices.
+    jitter : bool
+        Whether jitter may be added to the diagonal if the factorisation fails.
+
+    Returns
+    -------
+    array, shape (..., N, N)
+
     Raises
     ------
     numpy.linalg.LinAlgError
@@ -66,7 +77,23 @@ def _cholesky(lower: Array) -> Array:
 
 
 def solve_triangular(factors: Array, right: Array, *, transposed: bool = False, overwrite: bool = False) -> Array:
-    """Solve L x = b, or L^T x = b, for lower triangular L (..., M, M); b (..., M, B) may be overwritten on request."""
+    """Solve L x = b, or L^T x = b, for lower triangular L (..., M, M); b (..., M, B) may be overwritten on request.
+
+    Parameters
+    ----------
+    factors : array, shape (..., M, M)
+        Lower triangular matrices L.
+    right : array, shape (..., M, B)
+        Right-hand sides b.
+    transposed : bool
+        Whether to solve with L^T.
+    overwrite : bool
+        Whether `right` may be overwritten.
+
+    Returns
+    -------
+    array, shape (..., M, B)
+    """
     xp = array_namespace(factors, right)
     if is_numpy_namespace(xp):
         stack = np.broadcast_shapes(factors.shape[:-2], right.shape[:-2])

@@ -55,6 +55,15 @@ class Backend:
 def select_backend(device: str) -> Backend:
     """Select the backend for ``"cpu"``, ``"cuda"`` or ``"auto"`` (CUDA if available).
 
+    Parameters
+    ----------
+    device : {"cpu", "cuda", "auto"}
+        The device.
+
+    Returns
+    -------
+    Backend
+
     Raises
     ------
     DeviceError
@@ -93,13 +102,33 @@ def _cuda() -> Backend:
 
 
 def backend_of(array: Array) -> Backend:
-    """Return the backend of an array."""
+    """Return the backend of an array.
+
+    Parameters
+    ----------
+    array : array
+        Of any array library and device.
+
+    Returns
+    -------
+    Backend
+    """
     xp = array_namespace(array)
     return Backend(xp, device_of(array), "float64" if array.dtype == xp.float64 else "float32")
 
 
 def to_numpy(array: Array) -> NDArray[Any]:
-    """Convert an array to NumPy; it is copied to the host if necessary."""
+    """Convert an array to NumPy; it is copied to the host if necessary.
+
+    Parameters
+    ----------
+    array : array
+        Of any array library and device.
+
+    Returns
+    -------
+    numpy.ndarray
+    """
     xp = array_namespace(array)
     if is_numpy_namespace(xp):
         return np.asarray(array)

@@ -187,7 +187,19 @@ class NaturalParameters(NamedTuple):
 
 
 def natural_parameters(prior: Prior, sites: SiteFactors) -> NaturalParameters:
-    """Compute the natural parameters of the posterior: the prior times the factors of all sites."""
+    """Compute the natural parameters of the posterior: the prior times the factors of all sites.
+
+    Parameters
+    ----------
+    prior : Prior
+        The prior.
+    sites : SiteFactors
+        Factors of all sites.
+
+    Returns
+    -------
+    NaturalParameters
+    """
     xp = array_namespace(sites.shift)
     size = prior.latent_count * prior.inducing_count
     total = NaturalParameters(
@@ -215,6 +227,15 @@ def add_sites(total: NaturalParameters, geometry: Geometry, sites: SiteFactors) 
 
 def gaussian_from_natural(parameters: NaturalParameters) -> CoupledGaussian:
     """Compute the Gaussian with the given natural parameters.
+
+    Parameters
+    ----------
+    parameters : NaturalParameters
+        Precision and shift.
+
+    Returns
+    -------
+    CoupledGaussian
 
     Raises
     ------

@@ -178,15 +178,49 @@ class CoupledSavigp:
         return State(self.posterior(SiteFactors(precisions, shift), hyper))
 
     def start_from(self, posterior: GaussianPosterior, *, near_optimum: bool) -> State:
-        """Return the state at a posterior, with the first stage, or the last one if it is near the optimum."""
+        """Return the state at a posterior, with the first stage, or the last one if it is near the optimum.
+
+        Parameters
+        ----------
+        posterior : GaussianPosterior
+            Where the search starts.
+        near_optimum : bool
+            Whether to start with the last stage.
+
+        Returns
+        -------
+        State
+        """
         return State(posterior, stage=len(self.stages) - 1 if near_optimum else 0)
 
     def ask(self, state: State) -> Array:
-        """Return the latent values (S, N, Q) at which the caller has to evaluate the forward model next."""
+        """Return the latent values (S, N, Q) at which the caller has to evaluate the forward model next.
+
+        Parameters
+        ----------
+        state : State
+            The present state.
+
+        Returns
+        -------
+        array, shape (S, N, Q)
+        """
         return self.samples(state.trial, self.stages[state.stage].points)
 
     def samples(self, posterior: GaussianPosterior, points: Points) -> Array:
-        """Transform standard normal points to samples (S, N, Q) of the posterior at each site."""
+        """Transform standard normal points to samples (S, N, Q) of the posterior at each site.
+
+        Parameters
+        ----------
+        posterior : GaussianPosterior
+            The posterior.
+        points : Points
+            Standard normal points of all sites.
+
+        Returns
+        -------
+        array, shape (S, N, Q)
+        """
         xp = array_namespace(posterior.factor)
         offsets = points.base @ xp.matrix_transpose(posterior.factor @ points.rotations)
         return xp.permute_dims(offsets, (1, 0, 2)) + posterior.marginals.mean
@@ -362,6 +396,17 @@ class CoupledSavigp:
     def posterior(self, sites: SiteFactors, hyper: Hyperparameters) -> GaussianPosterior:
         """Compute the posterior from site factors and hyperparameters.
 
+        Parameters
+        ----------
+        sites : SiteFactors
+            Gaussian approximations of the likelihoods.
+        hyper : Hyperparameters
+            Learnt parameters of the prior and the noise.
+
+        Returns
+        -------
+        GaussianPosterior
+
         Raises
         ------
         numpy.linalg.LinAlgError
@@ -373,5 +418,15 @@ class CoupledSavigp:
         return GaussianPosterior(sites, hyper, prior, q, marginals, cholesky(marginals.covariance))
 
     def log_prior(self, posterior: GaussianPosterior) -> float:
-        """Compute the log prior density of the hyperparameters, without constants; 0 if they are fixed."""
+        """Compute the log prior density of the hyperparameters, without constants; 0 if they are fixed.
+
+        Parameters
+        ----------
+        posterior : GaussianPosterior
+            The posterior with its hyperparameters.
+
+        Returns
+        -------
+        float, in nats
+        """
         return 0.0 if self.learning is None else float(self.learning.log_prior(posterior.hyper))

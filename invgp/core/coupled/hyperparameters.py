@@ -62,6 +62,17 @@ class Evidence(NamedTuple):
 def site_evidence(prior: Prior, sites: SiteFactors) -> Evidence:
     """Compute the evidence F of site factors under a prior, its gradient, and the posterior at the sites.
 
+    Parameters
+    ----------
+    prior : Prior
+        The prior.
+    sites : SiteFactors
+        Factors of all sites.
+
+    Returns
+    -------
+    Evidence
+
     Raises
     ------
     numpy.linalg.LinAlgError
@@ -97,6 +108,18 @@ def site_evidence(prior: Prior, sites: SiteFactors) -> Evidence:
 
 def evidence_value(prior: Prior, sites: SiteFactors) -> tuple[float, CoupledGaussian]:
     """Compute the evidence F of site factors under a prior without its gradient, and the posterior.
+
+    Parameters
+    ----------
+    prior : Prior
+        The prior.
+    sites : SiteFactors
+        Factors of all sites.
+
+    Returns
+    -------
+    value : float, in nats
+    posterior : CoupledGaussian
 
     Raises
     ------

@@ -69,7 +69,19 @@ class Prior:
         return inducing_factor(self.kernels, self.Z, self.jitter)
 
     def replace_parameters(self, kernels: tuple[Kernel, ...], Z: Array) -> Prior:
-        """Return the prior with other kernels and inducing inputs."""
+        """Return the prior with other kernels and inducing inputs.
+
+        Parameters
+        ----------
+        kernels : tuple of Kernel, length Q
+            Kernels of the latents.
+        Z : array, shape (Q, M, D)
+            Inducing inputs.
+
+        Returns
+        -------
+        Prior
+        """
         return replace(self, kernels=kernels, Z=Z)
 
     @cached_property
@@ -83,6 +95,15 @@ class Prior:
         """Compute projection and conditional variance of the sites from `start` up to `stop`.
 
         The result of the last call is cached, or that of all sites if it fits in memory.
+
+        Parameters
+        ----------
+        start, stop : int
+            First site, and the one after the last.
+
+        Returns
+        -------
+        Geometry
         """
         if (all_sites := self.all_sites_geometry) is not None:
             part = all_sites.projection[..., start:stop], all_sites.residual[:, start:stop]
@@ -98,7 +119,17 @@ class Prior:
         return cache[start, stop]
 
     def geometry_at(self, rows: NDArray[np.intp]) -> Geometry:
-        """Compute projection and conditional variance of the sites with the indices `rows`, shape (B,)."""
+        """Compute projection and conditional variance of the sites with the indices `rows`, shape (B,).
+
+        Parameters
+        ----------
+        rows : array of int, shape (B,)
+            Numbers of the sites.
+
+        Returns
+        -------
+        Geometry
+        """
         xp = array_namespace(self.X)
         index = xp.asarray(rows, dtype=xp.int32, device=device_of(self.X))
         if self.dense:
@@ -111,7 +142,17 @@ class Prior:
         return sparse_geometry(self.kernels, self.Z, self.factor, xp.take(self.X, index, axis=0))
 
     def conditional_covariance(self, rows: NDArray[np.intp]) -> Array:
-        """Compute the covariance (Q, B, B) of the latents at sites `rows` (B,) given the inducing variables."""
+        """Compute the covariance (Q, B, B) of the latents at sites `rows` (B,) given the inducing variables.
+
+        Parameters
+        ----------
+        rows : array of int, shape (B,)
+            Numbers of the sites.
+
+        Returns
+        -------
+        array, shape (Q, B, B)
+        """
         xp = array_namespace(self.X)
         X = xp.take(self.X, xp.asarray(rows, dtype=xp.int32, device=device_of(self.X)), axis=0)
         W = self.geometry_at(rows).projection

@@ -62,7 +62,17 @@ class GaussianNoise(NamedTuple):
         )
 
     def residuals(self, outputs: Array) -> Array:
-        """Compute whitened residuals (S, N, P) of outputs (S, N, P)."""
+        """Compute whitened residuals (S, N, P) of outputs (S, N, P).
+
+        Parameters
+        ----------
+        outputs : array, shape (S, N, P)
+            Outputs of the simulator, in the units of the data.
+
+        Returns
+        -------
+        array, shape (S, N, P)
+        """
         xp = array_namespace(outputs)
         difference = xp.permute_dims(self.y - outputs, (1, 2, 0))
         return xp.permute_dims(self.whitening @ difference, (2, 0, 1))
@@ -74,7 +84,17 @@ class GaussianNoise(NamedTuple):
         return xp.permute_dims(xp.abs(self.whitening) @ missing, (2, 0, 1)) == 0.0
 
     def log_density(self, outputs: Array) -> Array:
-        """Compute log p(y_n | outputs), shape (S, N), from outputs (S, N, P)."""
+        """Compute log p(y_n | outputs), shape (S, N), from outputs (S, N, P).
+
+        Parameters
+        ----------
+        outputs : array, shape (S, N, P)
+            Outputs of the simulator, in the units of the data.
+
+        Returns
+        -------
+        array, shape (S, N), in nats
+        """
         xp = array_namespace(outputs)
         return self.log_normaliser - 0.5 * xp.sum(xp.square(self.residuals(outputs)), axis=-1)
 
@@ -210,7 +230,21 @@ def sum_over_outputs(by_output: SiteTerms, log_normaliser: Array) -> SiteTerms:
 
 
 def estimate_log_density(z: Array, log_density: Array, valid: Array) -> SiteTerms:
-    """Estimate the terms of each site from log densities (S, N) of any likelihood at points z (S, Q)."""
+    """Estimate the terms of each site from log densities (S, N) of any likelihood at points z (S, Q).
+
+    Parameters
+    ----------
+    z : array, shape (S, Q)
+        Standard normal points.
+    log_density : array, shape (S, N)
+        Log densities of the data of each site at its samples.
+    valid : array of bool, shape (S, N)
+        Which runs succeeded.
+
+    Returns
+    -------
+    SiteTerms
+    """
     fit = fit_hermite(z, log_density[..., None], valid, quadratic=True)
     return SiteTerms(fit.value[:, 0], fit.gradient[:, 0, :], fit.curvature[:, 0, ...])
 

@@ -286,6 +286,15 @@ class FieldInference:
     def linearised_data(self, state: FieldState) -> LinearisedData:
         """Linearise the data as a function of the variables around the posterior by linearisation.
 
+        Parameters
+        ----------
+        state : FieldState
+            The present state.
+
+        Returns
+        -------
+        LinearisedData
+
         Raises
         ------
         ValueError
@@ -317,7 +326,21 @@ class FieldInference:
         return array_namespace(w).asarray(kept.astype(np.int32), device=device_of(w))
 
     def refine(self, state: FieldState, rng: np.random.Generator, steps: int) -> FieldState:
-        """Estimate the posterior again from the same runs, with another number of steps of slice sampling."""
+        """Estimate the posterior again from the same runs, with another number of steps of slice sampling.
+
+        Parameters
+        ----------
+        state : FieldState
+            The present state.
+        rng : numpy.random.Generator
+            Random stream of the slices.
+        steps : int
+            Number of steps of each chain.
+
+        Returns
+        -------
+        FieldState
+        """
         if state.regression is None:
             return state
         return replace(state, q=self._sample_moments(state.regression, state.linear, rng, steps))

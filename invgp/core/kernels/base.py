@@ -78,7 +78,17 @@ class Kernel:
         raise NotImplementedError
 
     def with_parameters(self, parameters: Array) -> Self:
-        """Return the same kernel with other free parameters (P,)."""
+        """Return the same kernel with other free parameters (P,).
+
+        Parameters
+        ----------
+        parameters : array, shape (P,)
+            Free parameters: logarithms of positive ones.
+
+        Returns
+        -------
+        Kernel
+        """
         raise NotImplementedError
 
     def __call__(self, X1: Array, X2: Array) -> Array:
@@ -88,13 +98,36 @@ class Kernel:
     # ---- what a subclass may define ----
 
     def diagonal(self, X: Array) -> Array:
-        """Compute the variances k(x, x), shape (N,), at inputs X (N, D)."""
+        """Compute the variances k(x, x), shape (N,), at inputs X (N, D).
+
+        Parameters
+        ----------
+        X : array, shape (N, D)
+            Inputs.
+
+        Returns
+        -------
+        array, shape (N,)
+        """
         xp, N = array_namespace(X), X.shape[0]
         blocks = [X[i : min(i + DIAGONAL_BLOCK, N), :] for i in range(0, N, DIAGONAL_BLOCK)]
         return xp.concat([xp.linalg.diagonal(self(block, block)) for block in blocks] or [X[:, 0]])
 
     def linearise(self, X1: Array, X2: Array) -> Linearised:
-        """Compute the covariance between X1 (N, D) and X2 (M, D) with its derivatives, here by central differences."""
+        """Compute the covariance between X1 (N, D) and X2 (M, D) with its derivatives, here by central differences.
+
+        Parameters
+        ----------
+        X1 : array, shape (N, D)
+            First inputs.
+        X2 : array, shape (M, D)
+            Second inputs.
+
+        Returns
+        -------
+        Linearised
+            Value (N, M), with a method that converts its gradient to that of the parameters and inputs.
+        """
 
         def pull_back(cotangent: Array) -> KernelGradient:
             xp = array_namespace(cotangent)
@@ -112,7 +145,19 @@ class Kernel:
         return Linearised(self(X1, X2), pull_back)
 
     def pull_back_diagonal(self, X: Array, cotangent: Array) -> KernelGradient:
-        """Convert the gradient with respect to `diagonal` (N,) to one of the parameters and of X (N, D)."""
+        """Convert the gradient with respect to `diagonal` (N,) to one of the parameters and of X (N, D).
+
+        Parameters
+        ----------
+        X : array, shape (N, D)
+            Inputs.
+        cotangent : array, shape (N,)
+            Gradient with respect to the variances.
+
+        Returns
+        -------
+        KernelGradient
+        """
         xp = array_namespace(X, cotangent)
         parameters = self.parameters
         by_parameter = [
@@ -126,6 +171,15 @@ class Kernel:
         """Return the distance (D,) along each input dimension over which the process hardly changes.
 
         It is infinite along a dimension in which correlations do not decrease to zero, as by default.
+
+        Parameters
+        ----------
+        dimensions : int
+            Number of input dimensions, D.
+
+        Returns
+        -------
+        array, shape (D,), in the units of the inputs
         """
         parameters = self.parameters
         return array_namespace(parameters).full(
@@ -156,7 +210,17 @@ class Kernel:
         return xp.exp(parameters[chosen[0]]) if chosen else xp.exp(0.0 * xp.sum(parameters))
 
     def with_variance(self, variance: Array | float) -> Kernel:
-        """Return the kernel scaled to another nominal variance."""
+        """Return the kernel scaled to another nominal variance.
+
+        Parameters
+        ----------
+        variance : float or array, shape ()
+            The nominal variance.
+
+        Returns
+        -------
+        Kernel
+        """
         parameters = self.parameters
         xp = array_namespace(parameters)
         if any(field.name == "variance" for field in fields(self)):
@@ -170,6 +234,15 @@ class Kernel:
         """Return the kernel for inputs whose column i is the column ``order[i]`` of the inputs of this kernel.
 
         Its parameters have the same order.
+
+        Parameters
+        ----------
+        order : sequence of int, length D
+            For each input dimension of the new kernel, that of this one.
+
+        Returns
+        -------
+        Kernel
         """
         if list(order) == list(range(len(order))):
             return self
@@ -190,7 +263,17 @@ class Kernel:
         return KINDS["on dimensions"](self, dimensions)
 
     def on_backend(self, backend: Backend) -> Self:
-        """Return the kernel with its numbers and arrays on another array library and device."""
+        """Return the kernel with its numbers and arrays on another array library and device.
+
+        Parameters
+        ----------
+        backend : Backend
+            Array library, device and type.
+
+        Returns
+        -------
+        Kernel
+        """
 
         def convert(value: Any) -> Any:
             if isinstance(value, Kernel):
@@ -222,6 +305,15 @@ class Kernel:
 
 def kernel_from_description(description: Mapping[str, Any]) -> Kernel:
     """Build a kernel from the result of `Kernel.describe`.
+
+    Parameters
+    ----------
+    description : mapping
+        Kind, parameters and parts.
+
+    Returns
+    -------
+    Kernel
 
     Raises
     ------

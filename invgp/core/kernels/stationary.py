@@ -31,11 +31,31 @@ class Stationary(Kernel):
         object.__setattr__(self, "length_scale", length_scale)
 
     def correlation(self, r2: Array) -> Array:
-        """Compute the correlation from the squared scaled distances, which may be overwritten."""
+        """Compute the correlation from the squared scaled distances, which may be overwritten.
+
+        Parameters
+        ----------
+        r2 : array, shape (N, M)
+            Squared distances in units of the length-scales.
+
+        Returns
+        -------
+        array, shape (N, M)
+        """
         raise NotImplementedError
 
     def correlation_and_slope(self, r2: Array) -> tuple[Array, Array]:
-        """Compute `correlation` and its derivative with respect to r2."""
+        """Compute `correlation` and its derivative with respect to r2.
+
+        Parameters
+        ----------
+        r2 : array, shape (N, M)
+            Squared distances in units of the length-scales.
+
+        Returns
+        -------
+        correlation, slope : array, shape (N, M)
+        """
         raise NotImplementedError
 
     @property

@@ -68,7 +68,18 @@ class Full:
         return Mixture(weights_of(logits, parameters), xp.reshape(rest[: K * Q * M], (K, Q, M)), R)
 
     def pack(self, q: Mixture) -> Array:
-        """Convert a mixture to free parameters; the inverse of `unpack`."""
+        """Convert a mixture to free parameters; the inverse of `unpack`.
+
+        Parameters
+        ----------
+        q : Mixture
+            The posterior.
+
+        Returns
+        -------
+        array, shape (F,)
+            Free parameters.
+        """
         xp = array_namespace(q.spread)
         raw = tril_with_diagonal(q.spread, xp.log(xp.linalg.diagonal(q.spread)))
         return self._pack(xp.log(q.weights), q.mean, raw)
@@ -91,7 +102,19 @@ class Full:
         return cross + self.entropy_bound(q, factor)
 
     def entropy_bound(self, q: Mixture, factor: Array) -> Array:  # noqa: ARG002 - same arguments in all families
-        """Compute the lower bound of the entropy of the whitened variables, eq. (18)."""
+        """Compute the lower bound of the entropy of the whitened variables, eq. (18).
+
+        Parameters
+        ----------
+        q : Mixture
+            The posterior.
+        factor : array, shape (Q, M, M)
+            Cholesky factors of the prior covariances.
+
+        Returns
+        -------
+        array, shape (), in nats
+        """
         return mixture_entropy(q.weights, self._overlaps(q)[0])[0]
 
     def negative_kl_gradient(self, q: Mixture, factor: Array) -> MixtureGradient:
@@ -128,14 +151,40 @@ class Full:
         return self._pack(logit_gradient(q.weights, gradient.weights), gradient.mean, raw)
 
     def hold_distribution(self, q: Mixture, factor: Array, gradient: MixtureGradient) -> Array:
-        """Compute the gradient of the factor at fixed distribution of u, with v = L^-1 m and R = L^-1 C."""
+        """Compute the gradient of the factor at fixed distribution of u, with v = L^-1 m and R = L^-1 C.
+
+        Parameters
+        ----------
+        q : Mixture
+            The posterior.
+        factor : array, shape (Q, M, M)
+            Cholesky factors L of the prior covariances.
+        gradient : MixtureGradient
+            Gradient with respect to the whitened mixture.
+
+        Returns
+        -------
+        array, shape (Q, M, M)
+        """
         xp = array_namespace(factor)
         by_mean = gradient.mean[..., :, None] * q.mean[..., None, :]
         by_spread = gradient.spread @ xp.matrix_transpose(q.spread)
         return -solve_triangular(factor, xp.sum(by_mean + by_spread, axis=0), transposed=True)
 
     def rewhiten(self, q: Mixture, old_factor: Array, new_factor: Array) -> Mixture:
-        """Convert a mixture to the same distribution of u, whitened by another factor."""
+        """Convert a mixture to the same distribution of u, whitened by another factor.
+
+        Parameters
+        ----------
+        q : Mixture
+            The posterior.
+        old_factor, new_factor : array, shape (Q, M, M)
+            Cholesky factors of the prior covariances by which the mixture is, and will be, whitened.
+
+        Returns
+        -------
+        Mixture
+        """
         xp = array_namespace(old_factor)
         K = self.components
         change = solve_triangular(new_factor, old_factor)

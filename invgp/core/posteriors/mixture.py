@@ -55,30 +55,135 @@ class Posterior(Protocol):
         """Number of inducing variables per latent, M."""
 
     def initial_parameters(self, factor: Array, variance_share: float, jitter: Array) -> Array:
-        """Return parameters at the prior mean plus `jitter` (K, Q, M), with a fraction of the prior variance."""
+        """Return parameters at the prior mean plus `jitter` (K, Q, M), with a fraction of the prior variance.
+
+        Parameters
+        ----------
+        factor : array, shape (Q, M, M)
+            Cholesky factors of the prior covariances of the inducing variables.
+        variance_share : float
+            Fraction of the prior variance.
+        jitter : array, shape (K, Q, M)
+            Whitened means of the components.
+
+        Returns
+        -------
+        array, shape (F,)
+            Free parameters.
+        """
 
     def unpack(self, parameters: Array, factor: Array) -> Mixture:
-        """Convert free parameters to a mixture."""
+        """Convert free parameters to a mixture.
+
+        Parameters
+        ----------
+        parameters : array, shape (F,)
+            Free parameters.
+        factor : array, shape (Q, M, M)
+            Cholesky factors of the prior covariances of the inducing variables.
+
+        Returns
+        -------
+        Mixture
+        """
 
     def marginals(self, q: Mixture, geometry: Geometry) -> tuple[Array, Array]:
-        """Compute means (minus the prior mean) and variances (K, B, Q) of the latents at some inputs."""
+        """Compute means (minus the prior mean) and variances (K, B, Q) of the latents at some inputs.
+
+        Parameters
+        ----------
+        q : Mixture
+            The posterior.
+        geometry : Geometry
+            Interpolation from the inducing inputs to B inputs.
+
+        Returns
+        -------
+        mean, variance : array, shape (K, B, Q)
+        """
 
     def covariance(self, q: Mixture, geometry: Geometry, component: int) -> Array:
-        """Compute the part (Q, B, B) of the covariance between inputs that comes from the inducing variables."""
+        """Compute the part (Q, B, B) of the covariance between inputs that comes from the inducing variables.
+
+        Parameters
+        ----------
+        q : Mixture
+            The posterior.
+        geometry : Geometry
+            Interpolation from the inducing inputs to B inputs.
+        component : int
+            Number of the component, from 0.
+
+        Returns
+        -------
+        array, shape (Q, B, B)
+        """
 
     def negative_kl(self, q: Mixture, factor: Array) -> Array:
-        """Compute entropy (for K > 1 its lower bound, eq. (18)) plus negative cross-entropy, eq. (19)."""
+        """Compute entropy (for K > 1 its lower bound, eq. (18)) plus negative cross-entropy, eq. (19).
+
+        Parameters
+        ----------
+        q : Mixture
+            The posterior.
+        factor : array, shape (Q, M, M)
+            Cholesky factors of the prior covariances of the inducing variables.
+
+        Returns
+        -------
+        array, shape (), in nats
+        """
 
     def negative_kl_gradient(self, q: Mixture, factor: Array) -> MixtureGradient:
-        """Compute the gradient of `negative_kl`; within the geometry, only that of the factor is not zero."""
+        """Compute the gradient of `negative_kl`; within the geometry, only that of the factor is not zero.
+
+        Parameters
+        ----------
+        q : Mixture
+            The posterior.
+        factor : array, shape (Q, M, M)
+            Cholesky factors of the prior covariances of the inducing variables.
+
+        Returns
+        -------
+        MixtureGradient
+        """
 
     def pull_back(
         self, q: Mixture, geometry: Geometry, mean_gradient: Array, variance_gradient: Array
     ) -> MixtureGradient:
-        """Convert gradients (K, B, Q) with respect to the marginals to that of the mixture; 0 for the weights."""
+        """Convert gradients (K, B, Q) with respect to the marginals to that of the mixture; 0 for the weights.
+
+        Parameters
+        ----------
+        q : Mixture
+            The posterior.
+        geometry : Geometry
+            Interpolation from the inducing inputs to B inputs.
+        mean_gradient, variance_gradient : array, shape (K, B, Q)
+            Gradient with respect to the marginals.
+
+        Returns
+        -------
+        MixtureGradient
+        """
 
     def parameter_gradient(self, q: Mixture, gradient: MixtureGradient, parameters: Array) -> Array:
-        """Convert the gradient of a mixture to that of the free parameters."""
+        """Convert the gradient of a mixture to that of the free parameters.
+
+        Parameters
+        ----------
+        q : Mixture
+            The posterior.
+        gradient : MixtureGradient
+            Gradient with respect to the mixture.
+        parameters : array, shape (F,)
+            Free parameters of the posterior.
+
+        Returns
+        -------
+        array, shape (F,)
+        """
 
 
 def site_gradients(mean_gradient: Array, variance_gradient: Array) -> tuple[Array, Array]:

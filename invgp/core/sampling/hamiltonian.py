@@ -284,6 +284,21 @@ def adapt(
 ) -> tuple[Points, Tuning, Floats]:
     """Move the chains while the tuning is adapted.
 
+    Parameters
+    ----------
+    log_density : callable
+        Log density and gradient of points (C, D).
+    points : Points
+        Present points of the chains.
+    tuning : Tuning
+        Step size and trajectory length to start from.
+    iterations : int
+        Number of trajectories of each chain.
+    rng : numpy.random.Generator
+        Random stream.
+    options : HamiltonianOptions
+        Settings of the sampler.
+
     Returns
     -------
     points : Points
@@ -338,7 +353,23 @@ def draw(
     rng: np.random.Generator,
     options: HamiltonianOptions,
 ) -> Draws:
-    """Draw with fixed tuning."""
+    """Draw with fixed tuning.
+
+    Parameters
+    ----------
+    log_density : callable
+        Log density and gradient of points (C, D).
+    points : Points
+        Present points of the chains.
+    tuning : Tuning
+        Step size and trajectory length.
+    iterations : int
+        Number of trajectories of each chain.
+    rng : numpy.random.Generator
+        Random stream.
+    options : HamiltonianOptions
+        Settings of the sampler.
+    """
     visited, rates = [], []
     for fraction in fractions(iterations):
         moved = move(log_density, points, tuning, float(fraction), rng, options)

@@ -85,7 +85,18 @@ class SiteTarget:
         return xp.concat([inducing, rest], axis=1)
 
     def log_likelihood(self, v: Array) -> tuple[Array, Array]:
-        """Compute the log likelihood (C,) of variables v (C, D), and its gradient (C, D)."""
+        """Compute the log likelihood (C,) of variables v (C, D), and its gradient (C, D).
+
+        Parameters
+        ----------
+        v : array, shape (C, D)
+            Variables of C chains.
+
+        Returns
+        -------
+        value : array, shape (C,), in nats
+        gradient : array, shape (C, D)
+        """
         xp = array_namespace(v)
         value, gradient = self.likelihood(self.latents(v))
         return xp.sum(value, axis=1), self.pull_back(gradient())
@@ -97,7 +108,18 @@ class SiteTarget:
         return xp.sum(value, axis=1) - 0.5 * xp.sum(xp.square(v), axis=1)
 
     def log_density(self, v: Array) -> tuple[Array, Array]:
-        """Compute the log density (C,) of the posterior at variables v (C, D), up to the evidence, and its gradient."""
+        """Compute the log density (C,) of the posterior at variables v (C, D), up to the evidence, and its gradient.
+
+        Parameters
+        ----------
+        v : array, shape (C, D)
+            Variables of C chains.
+
+        Returns
+        -------
+        value : array, shape (C,), in nats
+        gradient : array, shape (C, D)
+        """
         xp = array_namespace(v)
         value, gradient = self.log_likelihood(v)
         return value - 0.5 * xp.sum(xp.square(v), axis=1), gradient - v

@@ -181,7 +181,28 @@ class Blocks:
     def fit_group(
         self, group: Sequence[str], bound: Bound, parameters: Parameters, data: Data, points: Points
     ) -> tuple[Parameters, str]:
-        """Optimise a group of blocks for a limited number of evaluations; also return why the search ended, or ""."""
+        """Optimise a group of blocks for a limited number of evaluations; also return why the search ended, or "".
+
+        Parameters
+        ----------
+        group : sequence of str
+            Names of the blocks.
+        bound : Bound
+            The model.
+        parameters : Parameters
+            Where the search starts.
+        data : Data
+            Likelihood and observations.
+        points : Points
+            Standard normal points of all sites.
+
+        Returns
+        -------
+        parameters : Parameters
+            Where the search ended.
+        status : str
+            Why it ended; empty if the evaluations are used up.
+        """
         found = ""
         if self._profiles_posterior(bound) and "posterior" in self.learn:
             group = ["posterior", *(name for name in group if name != "posterior")]

@@ -128,7 +128,17 @@ class MiniBatches:
         return self.resolve(bound)._fit(bound, parameters, data, rng, report, after)
 
     def resolve(self, bound: Bound) -> MiniBatches:
-        """Return the same method with numbers for all settings that are None, as suits a model."""
+        """Return the same method with numbers for all settings that are None, as suits a model.
+
+        Parameters
+        ----------
+        bound : Bound
+            The model.
+
+        Returns
+        -------
+        MiniBatches
+        """
         sites, latents = bound.X.shape[0], len(bound.kernels)
         single = isinstance(bound.posterior, Full) and bound.posterior.components == 1 and "posterior" in self.learn
         natural = self.natural
@@ -161,7 +171,17 @@ class MiniBatches:
         return progress.parameters
 
     def samples_for(self, latents: int) -> int:
-        """Return the number of samples per site for this many latents."""
+        """Return the number of samples per site for this many latents.
+
+        Parameters
+        ----------
+        latents : int
+            Number of latents, Q.
+
+        Returns
+        -------
+        int
+        """
         return default_batch_samples(latents) if self.samples is None else self.samples
 
     def _check(self, bound: Bound) -> None:
