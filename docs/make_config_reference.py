@@ -36,6 +36,7 @@ def tables() -> list[tuple[str, str, type[Section]]]:
         ("[grid]", "Only for [field models](field.md).", configuration.GridSection),
         ("[grid.coordinates.NAME]", "", configuration.AxisSection),
         ("[latents.NAME]", "", configuration.LatentSection),
+        ("[latents.NAME.mean], [latents.NAME.std], an entry of trend", MAP, configuration.MapSection),
         ("[latents.NAME.kernel]", KERNEL, configuration.KernelSection),
         ("[latents.NAME.learn]", LEARN, configuration.LearnSection),
         ("[sources.NAME]", SOURCES, configuration.SourceSection),
@@ -67,6 +68,9 @@ def tables() -> list[tuple[str, str, type[Section]]]:
         ("[output]", "", inference_settings.OutputSettings),
     ]
 
+
+MAP = """A string that ends in `.csv`, `.nc` or `.tif` is short for `{ file = ... }`. See [Maps and
+trends](choosing.md#maps-and-trends)."""
 
 KERNEL = """[Choosing a kernel](choosing.md#kernel) explains the kinds. `squared exponential`, `matern 3/2`,
 `matern 5/2` and `rational quadratic` need a `length_scale`, `periodic` a `period`, `linear` a `length_scale` and a

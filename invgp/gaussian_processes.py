@@ -15,10 +15,48 @@ import numpy as np
 import xarray as xr
 
 from invgp.core.kernels import STATIONARY, Kernel, Stationary, kernel_from_description
-from invgp.problem import Floats
+from invgp.problem import Column, Floats, PriorMap
 
 INDUCING_SUFFIX = "_inducing"  # after the name of a coordinate
+MEAN_MAP, SCALE_MAP = "_map_mean", "_map_scale"  # after the name of a latent
 DEFINITION = "kernel_definition"  # attribute with the JSON description of a kernel
+
+
+def prior_map_variables(name: str, maps: PriorMap, coordinates: Sequence[Column]) -> dict[str, xr.DataArray]:
+    """Return the variables of a file that store the prior maps of a latent.
+
+    Parameters
+    ----------
+    name : str
+        Name of the latent.
+    maps : PriorMap
+    coordinates : sequence of Column
+        Coordinates of the latents, in the order of the file.
+    """
+    own = [coordinates[d] for d in maps.dimensions]
+    dims = tuple(f"{name}_map_{c.name}" for c in own)
+    found = {
+        dim: xr.DataArray(axis, dims=(dim,), attrs={"long_name": f"{c.name} of the prior maps", "units": c.unit})
+        for dim, c, axis in zip(dims, own, maps.axes, strict=True)
+    }
+    about = f"of the processes of {name} on the maps of the prior"
+    found[f"{name}{MEAN_MAP}"] = _process_array((f"{name}_process", *dims), maps.mean, f"prior mean {about}")
+    if maps.scale is not None:
+        long_name = f"prior standard deviation {about}, over the nominal one"
+        found[f"{name}{SCALE_MAP}"] = _process_array((f"{name}_process", *dims), maps.scale, long_name)
+    return found
+
+
+def read_prior_maps(dataset: xr.Dataset, name: str, coordinates: Sequence[str]) -> PriorMap | None:
+    """Read the prior maps of a latent; None if its prior is the same everywhere."""
+    if f"{name}{MEAN_MAP}" not in dataset:
+        return None
+    mean = dataset[f"{name}{MEAN_MAP}"]
+    dims = [str(dim) for dim in mean.dims[1:]]
+    dimensions = tuple(list(coordinates).index(dim.removeprefix(f"{name}_map_")) for dim in dims)
+    axes = tuple(np.asarray(dataset[dim].values, dtype=np.float64) for dim in dims)
+    scale = dataset[f"{name}{SCALE_MAP}"].values if f"{name}{SCALE_MAP}" in dataset else None
+    return PriorMap(axes, dimensions, mean.values, scale)
 
 
 def kernel_attributes(kernel: Kernel) -> dict[str, Any]:

@@ -167,10 +167,8 @@ def temporary_run_directory() -> Iterator[Path]:
 
 def prior_mean_inputs(problem: Problem) -> Floats:
     """Return the simulator inputs at the prior mean: one row per site, or one row for a field model."""
-    means = np.concatenate([latent.mean for latent in problem.latents])
-    if problem.grid is not None:
-        return problem.field_to_simulator(np.broadcast_to(means, (1, problem.grid.size, len(means))))
-    return problem.to_simulator(np.broadcast_to(means, (1, problem.survey.size, len(means))))
+    means = problem.physical_prior_mean[None]
+    return problem.to_simulator(means) if problem.grid is None else problem.field_to_simulator(means)
 
 
 class Trial(NamedTuple):

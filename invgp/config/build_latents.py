@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from invgp.config.build_kernels import build_kernel
+from invgp.config.build_prior_maps import MapContext, has_maps, with_maps
 from invgp.config.mistakes import Mistakes, build_each
 from invgp.config.variable_names import labels_of, per_label
 from invgp.errors import ConfigError
@@ -20,12 +21,21 @@ LARGEST_SCALE = 1e6
 """Largest prior standard deviation at a point, divided by `std`. A linear kernel far from its centre exceeds it."""
 
 
-def build_latents(config: Config, units: Mapping[str, str]) -> tuple[Latent, ...]:
-    """Build the latents of a configuration, for coordinates with these units."""
-    return build_each(lambda name: _build_latent(config, name, units), config.latents)
+def build_latents(config: Config, units: Mapping[str, str], context: MapContext | None) -> tuple[Latent, ...]:
+    """Build the latents of a configuration.
+
+    Parameters
+    ----------
+    config : Config
+    units : mapping of str to str
+        Unit of each coordinate.
+    context : MapContext or None
+        Points of the latents, for maps; None if the survey or the grid cannot be used, which is another mistake.
+    """
+    return build_each(lambda name: _build_latent(config, name, units, context), config.latents)
 
 
-def _build_latent(config: Config, name: str, units: Mapping[str, str]) -> Latent:
+def _build_latent(config: Config, name: str, units: Mapping[str, str], context: MapContext | None) -> Latent:
     section = config.latents[name]
     key = f"latents.{name}"
     labels = labels_of(config, section.dimension, key)
@@ -50,6 +60,10 @@ def _build_latent(config: Config, name: str, units: Mapping[str, str]) -> Latent
         positive=section.positive,
         learn=learning_factors(section.learn.model_dump(exclude_none=True)),
     )
+    if context is not None:
+        latent = with_maps(latent, section, context, key)
+    if config.grid is not None and latent.learn and latent.maps is not None and latent.maps.scale is not None:
+        raise ConfigError(f"{key}.learn: must be left out in a field model whose prior std varies with position")
     _check_learning(latent, key)
     return latent
 
@@ -83,6 +97,9 @@ def _check_learning(latent: Latent, key: str) -> None:
 
 def _prior_moments(section: LatentSection, labels: Labels | None, key: str) -> tuple[Floats, Floats]:
     """Return the prior mean and standard deviation, (L,) each."""
+    if has_maps(section):  # `with_maps` replaces the numbers
+        size = 1 if labels is None else len(labels)
+        return np.arange(1.0, size + 1.0), np.ones(size)
     mean = per_label(section.mean, labels, f"{key}.mean")
     _check_link(section, mean, key)
     share = percentage(section.std)

@@ -11,6 +11,7 @@ from invgp.config.build_direct import build_direct
 from invgp.config.build_grid import build_grid
 from invgp.config.build_latents import build_latents, check_prior_scales
 from invgp.config.build_noise import build_noise, check_noise_names
+from invgp.config.build_prior_maps import MapContext, check_maps_cover
 from invgp.config.build_simulator import Places, build_model, build_wiring
 from invgp.config.build_sources import build_sources, check_shared_observations
 from invgp.config.build_survey import build_survey
@@ -82,8 +83,11 @@ def assemble_problem(config: Config, table: Table | None, directory: Path, mista
         else mistakes.collect(lambda: build_noise(config, survey, table, directory))
     )
     positions = (config.survey if config.grid is None else config.grid).coordinates
-    latents = mistakes.collect(lambda: build_latents(config, {name: c.unit for name, c in positions.items()}))
     grid = mistakes.collect(lambda: build_grid(config, directory))
+    points = grid if config.grid is not None else survey
+    context = None if points is None else MapContext.of(config, points.X, directory)
+    units = {name: c.unit for name, c in positions.items()}
+    latents = mistakes.collect(lambda: build_latents(config, units, context))
     if latents is not None and survey is not None and (grid is not None or config.grid is None):
         mistakes.collect(lambda: check_prior_scales(latents, survey, grid))
     places = None if grid is None or survey is None else Places(grid.size, survey.size)
@@ -116,6 +120,7 @@ def assemble_problem(config: Config, table: Table | None, directory: Path, mista
         problem = problem.join(sources)
     for data in direct or ():
         problem = data.add_to(problem)
+    check_maps_cover(problem)
     return problem
 
 

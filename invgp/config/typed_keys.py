@@ -105,12 +105,23 @@ class LearnKeys(TypedDict, total=False):
     share: float | bool
 
 
+class MapKeys(TypedDict, total=False):
+    """A map of a prior: a GeoTIFF, netCDF or CSV file with values on a grid."""
+
+    file: Required[str]
+    variable: str
+    unit: Unit
+    crs: str
+
+
 class LatentKeys(TypedDict, total=False):
-    """A latent, as [latents.NAME]; mean and std are in its unit, one number or one per label."""
+    """A latent, as [latents.NAME]; mean and std are in its unit, numbers or map files, one or one per label."""
 
     unit: Required[Unit]
-    mean: Required[float | Sequence[float]]
-    std: Required[float | Sequence[float] | str]
+    mean: Required[float | str | MapKeys | Sequence[float | str | MapKeys]]
+    std: Required[float | str | MapKeys | Sequence[float | str | MapKeys]]
+    trend: Sequence[str | MapKeys]
+    trend_std: float
     kernel: Required[KernelKeys | Kernel]
     dimension: str
     link: Literal["identity", "log", "increasing"]

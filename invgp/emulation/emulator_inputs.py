@@ -20,7 +20,7 @@ class Inputs:
     latents : array of int
         Numbers of the latent processes that the simulator takes.
     mean, std : arrays
-        Prior mean and standard deviation of these processes.
+        Prior mean and standard deviation of these processes, over all sites.
     columns : array, shape (N, C)
         Coordinates and covariates that the simulator takes and that vary, standardised over the sites.
     """
@@ -38,7 +38,10 @@ class Inputs:
         latents = np.concatenate([processes[s] for name, s in problem.latent_slices.items() if name in wired])
         known = (*problem.survey.coordinates, *problem.survey.covariates)
         columns = [c.values for c in known if c.name in wired and np.ptp(c.values) > 0]
-        mean, std = problem.prior_moments()
+        # With a prior that varies, the inputs vary with its mean, too.
+        (_, std), means = problem.prior_moments(), problem.prior_mean_at(problem.survey.locations)
+        mean = means[0] + (means - means[0]).mean(axis=0)
+        std = np.hypot(std, np.sqrt(((means - mean) ** 2).mean(axis=0)))
         return Inputs(
             latents,
             mean[latents],

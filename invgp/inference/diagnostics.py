@@ -95,7 +95,7 @@ class Cavity:
     ) -> None:
         self.sites = sites
         mean, covariance = (to_numpy(part)[sites] for part in posterior.marginals)
-        prior_mean = to_numpy(posterior.prior.mean)
+        prior_mean = to_numpy(posterior.prior.mean)[sites]
         own_precision, own_shift = (to_numpy(part)[sites] for part in posterior.sites)
         precision = np.linalg.inv(covariance)
         prior_std = np.sqrt([float(kernel.variance) for kernel in posterior.prior.kernels])

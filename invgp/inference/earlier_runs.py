@@ -27,7 +27,7 @@ IGNORED_FIELDS = frozenset(
     {"first_source", "workers", "backend", "scheduler", "worker_timeout", "output", "config_text", "title"}
 )
 # Fields that were added later: without them the digest is that of earlier versions.
-ADDED = frozenset({"sources", "kinds", "extents"})
+ADDED = frozenset({"sources", "kinds", "extents", "maps"})
 PROVENANCE = frozenset({"file", "digest"})  # fields of the survey that do not change its values
 
 
@@ -124,13 +124,14 @@ def _is_plausible(problem: Problem, latents: Floats) -> NDArray[np.bool_]:
 
     An inversion with a wrong prior or noise may have made such runs. A regression on them cannot be computed.
     """
-    mean, std = problem.prior_moments()
-    points = problem.survey.locations if problem.grid is None else problem.grid.X
+    _, std = problem.prior_moments()
     scale = np.ones_like(std)
-    for latent in problem.latents:
-        kernel = problem.survey.kernel_at_sites(latent.kernel) if problem.grid is None else latent.kernel
-        scale[problem.latent_slices[latent.name]] = max(1.0, float(np.sqrt(np.max(kernel.diagonal(points)))))
-    return np.isfinite(latents) & (np.abs(latents - mean) <= FARTHEST * scale * std)
+    for j, own in enumerate(kernel for latent in problem.latents for kernel in latent.kernels):
+        kernel = problem.survey.kernel_at_sites(own) if problem.grid is None else own
+        scale[j] = max(1.0, float(np.sqrt(np.max(kernel.diagonal(problem.points)))))
+    reach, mean = FARTHEST * scale * std, problem.prior_mean
+    inside = (latents >= mean.min(axis=0) - reach) & (latents <= mean.max(axis=0) + reach)
+    return np.asarray(np.isfinite(latents) & inside)
 
 
 def _processes_of(problem: Problem, part: Part) -> list[int]:
@@ -187,7 +188,7 @@ def _fingerprint(problem: Problem, seed: int, *, former: bool) -> str:
 
 
 def _is_absent(name: str, value: Any) -> bool:
-    return name in ADDED and (value is None or len(value) == 0)
+    return name in ADDED and (value is None or (hasattr(value, "__len__") and len(value) == 0))
 
 
 def _add(digest: Any, value: Any, former: bool) -> None:

@@ -72,8 +72,8 @@ def unexplored_values(
     sites = np.arange(N) if options.most_candidates >= N else rng.choice(N, options.most_candidates, replace=False)
     count = max(min(options.candidates, options.most_candidates // len(sites)), 1)
     prior = gaussian.prior
-    std = np.sqrt([float(kernel.variance) for kernel in prior.kernels])
-    latents = to_numpy(prior.mean) + std * rng.standard_normal((count, len(sites), Q))
+    std = np.sqrt(np.stack([to_numpy(kernel.diagonal(prior.X))[sites] for kernel in prior.kernels], axis=-1))
+    latents = to_numpy(prior.mean)[sites] + std * rng.standard_normal((count, len(sites), Q))
     outputs, spread = emulator.predict(latents, sites), emulator.spread(latents, sites)
     noise = np.where(np.isfinite(problem.survey.Y), problem.noise_std, np.inf)[sites]
     residuals = np.nan_to_num(problem.survey.Y[sites] - outputs)

@@ -92,11 +92,12 @@ class ChangedPrior:
         for j, (factor, weight) in enumerate(zip(self.factors, self.weights, strict=True)):
             own = v[:, start : start + len(factor)]
             start += len(factor)
-            wanted = self.field.mean[j] + self.field.std[j] * own @ factor.T
-            found[..., j] += (wanted - found[:, self.first.bases[j].pivots, j]) @ weight.T
+            pivots = self.first.bases[j].pivots
+            wanted = self.field.mean[pivots, j] + self.field.std[j] * own @ factor.T
+            found[..., j] += (wanted - found[:, pivots, j]) @ weight.T
         return found
 
 
 def _kernels(problem: Problem, backend: Backend) -> list[Kernel]:
     """Return the kernel of each process, with variance 1."""
-    return [latent.kernel.on_backend(backend) for latent in problem.latents for _ in range(latent.size)]
+    return [kernel.on_backend(backend) for latent in problem.latents for kernel in latent.kernels]

@@ -49,8 +49,10 @@ class Field:
     ----------
     bases : tuple of Basis
         Modes of each process, for a process of variance 1.
-    mean, std : arrays, shape (Q,)
-        Prior mean and standard deviation of the processes.
+    mean : array, shape (G, Q)
+        Prior mean of the processes at each node.
+    std : array, shape (Q,)
+        Prior standard deviation of the processes.
     condition : Condition or None
         Distribution of the variables of the modes given direct data, if there are any. The variables w of the field are
         then standard normal given these data.
@@ -71,8 +73,8 @@ class Field:
         """Compute the processes (S, G, Q) on the grid, or at some of its nodes, from w (S, R)."""
         w = w if self.condition is None else self.condition.centre + w @ self.condition.root
         parts = [
-            m + s * (w[:, part] @ to_numpy(basis.modes)[nodes].T)
-            for m, s, part, basis in zip(self.mean, self.std, self.slices, self.bases, strict=True)
+            m[nodes] + s * (w[:, part] @ to_numpy(basis.modes)[nodes].T)
+            for m, s, part, basis in zip(self.mean.T, self.std, self.slices, self.bases, strict=True)
         ]
         return np.stack(parts, axis=-1)
 
@@ -80,7 +82,7 @@ class Field:
         """Project latents (S, G, Q) on the modes: the variables w (S, R) of the nearest field."""
         parts = [
             (latents[..., j] - m) / s @ to_numpy(basis.modes) / to_numpy(basis.variances)
-            for j, (m, s, basis) in enumerate(zip(self.mean, self.std, self.bases, strict=True))
+            for j, (m, s, basis) in enumerate(zip(self.mean.T, self.std, self.bases, strict=True))
         ]
         w = np.concatenate(parts, axis=-1)
         if self.condition is None:
@@ -131,7 +133,7 @@ class Field:
             raise ValueError("the problem has no grid")
         X, Q = problem.grid.X, len(self.bases)
         M = self.pivots // Q
-        kernels = [latent.kernel for latent in problem.latents for _ in range(latent.size)]
+        kernels = [kernel for latent in problem.latents for kernel in latent.kernels]
         mean, factor = to_numpy(q.mean), to_numpy(q.factor)
         if self.condition is not None:
             mean, factor = self.condition.centre + mean @ self.condition.root, self.condition.root.T @ factor
@@ -157,10 +159,10 @@ class Field:
             raise ValueError("the problem has no grid")
         shape = (len(latents), len(self.bases), self.pivots // len(self.bases))
         found = np.random.default_rng(0).standard_normal(shape)  # the prior, at inducing points that are not pivots
-        kernels = [latent.kernel for latent in problem.latents for _ in range(latent.size)]
+        kernels = [kernel for latent in problem.latents for kernel in latent.kernels]
         for j, (basis, kernel) in enumerate(zip(self.bases, kernels, strict=True)):
             nodes = problem.grid.X[basis.pivots]
-            offset = (latents[:, basis.pivots, j] - self.mean[j]) / self.std[j]
+            offset = (latents[:, basis.pivots, j] - self.mean[basis.pivots, j]) / self.std[j]
             factor = cholesky(kernel(nodes, nodes))
             found[:, j, : len(nodes)] = scipy.linalg.solve_triangular(factor, offset.T, lower=True).T
         return found
@@ -195,13 +197,17 @@ def field_of(problem: Problem, backend: Backend) -> Field:
     """Compute the leading modes of each latent on the grid."""
     if problem.grid is None:
         raise ValueError("the problem has no grid")
-    mean, std = problem.prior_moments()
+    _, std = problem.prior_moments()
     nodes = backend.asarray(problem.grid.X)
     bases: list[Basis] = []
     for latent in problem.latents:
-        kernel = latent.kernel.on_backend(backend)
-        bases += [leading_modes(kernel, nodes, problem.inference.kept_variance, MOST_MODES)] * latent.size
-    field = Field(tuple(bases), mean, std)
+        known: dict[int, Basis] = {}  # labels with the same kernel share their modes
+        for kernel in latent.kernels:
+            if id(kernel) not in known:
+                here = kernel.on_backend(backend)
+                known[id(kernel)] = leading_modes(here, nodes, problem.inference.kept_variance, MOST_MODES)
+            bases.append(known[id(kernel)])
+    field = Field(tuple(bases), problem.prior_mean, std)
     direct = [part.problem for part in problem.parts if part.direct]
     return replace(field, condition=condition_on(field, problem, direct)) if direct else field
 
@@ -248,9 +254,9 @@ def direct_rows(field: Field, problem: Problem, direct: Problem) -> DirectRows:
     constant, weights = outputs[0], outputs[1:] - outputs[0]  # (K, P) and (Q, K, P)
     P = constant.shape[1]
     at_places, variance = np.zeros((K, P, field.slices[-1].stop)), np.zeros((K, P))
-    latents = [latent for latent in problem.latents for _ in range(latent.size)]
-    for j, (latent, basis, part) in enumerate(zip(latents, field.bases, field.slices, strict=True)):
-        kernel = Averaged(latent.kernel, problem.grid.X.shape[1])
+    kernels = [kernel for latent in problem.latents for kernel in latent.kernels]
+    for j, (own, basis, part) in enumerate(zip(kernels, field.bases, field.slices, strict=True)):
+        kernel = Averaged(own, problem.grid.X.shape[1])
         pivots = problem.grid.X[basis.pivots]
         projection = solve_triangular(cholesky(kernel(pivots, pivots)), kernel(pivots, X))
         modes = field.std[j] * (projection.T @ to_numpy(basis.rotation)[:, : basis.size])
@@ -259,7 +265,7 @@ def direct_rows(field: Field, problem: Problem, direct: Problem) -> DirectRows:
         variance += weights[j] ** 2 * np.maximum(left, 0.0)[:, None]
     y = direct.survey.Y
     seen = np.isfinite(y)
-    mean = constant + np.einsum("qkp,q->kp", weights, field.mean)
+    mean = constant + np.einsum("qkp,kq->kp", weights, problem.prior_mean_at(X))
     return DirectRows(y[seen], mean[seen], direct.noise_std[seen], at_places[seen], np.sqrt(variance[seen]))
 
 

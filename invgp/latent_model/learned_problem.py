@@ -8,7 +8,7 @@ import numpy as np
 
 from invgp.core.backend import select_backend, to_numpy
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
-from invgp.core.kernels import Averaged, Kernel
+from invgp.core.kernels import Kernel
 from invgp.problem import Floats, Latent, Problem
 
 
@@ -27,13 +27,12 @@ def with_learned_hyperparameters(problem: Problem, posterior: GaussianPosterior)
 
 
 def with_kernel(latent: Latent, kernel: Kernel, variance: Floats) -> Latent:
-    """Return the latent with a learnt kernel, of any variance, and learnt variances (L,) of its processes.
+    """Return the latent with the parameters of a learnt kernel, of any variance, and learnt process variances (L,).
 
     Hyperparameters that are not learnt stay unchanged.
     """
-    kernel = kernel.kernel if isinstance(kernel, Averaged) else kernel
     if set(latent.learn) - {"std"}:
-        latent = replace(latent, kernel=kernel.with_variance(1.0))
+        latent = replace(latent, kernel=latent.kernel.with_parameters(kernel.parameters).with_variance(1.0))
     if not {"std", "share"} & set(latent.learn):
         return latent
     mean, _ = latent.link.prior_to_process(latent.mean, latent.std)

@@ -18,9 +18,8 @@ def kernels_of(problem: Problem, backend: Backend) -> tuple[Kernel, ...]:
     """Return the kernel of each latent process."""
     _, std = problem.prior_moments()
     return tuple(
-        problem.survey.kernel_at_sites(latent.kernel.on_backend(backend).with_variance(float(s) ** 2))
-        for latent in problem.latents
-        for s in std[problem.latent_slices[latent.name]]
+        problem.survey.kernel_at_sites(kernel.on_backend(backend).with_variance(float(s) ** 2))
+        for kernel, s in zip((kernel for latent in problem.latents for kernel in latent.kernels), std, strict=True)
     )
 
 
@@ -34,7 +33,6 @@ def prior_of(problem: Problem, backend: Backend, rng: np.random.Generator | None
     rng : numpy.random.Generator, optional
         Places the inducing points. Without it the prior is dense.
     """
-    mean, _ = problem.prior_moments()
     X, Q = problem.survey.locations, problem.latent_count
     count = None if rng is None else inducing_count(problem)
     dense = rng is None or count is None
@@ -42,7 +40,7 @@ def prior_of(problem: Problem, backend: Backend, rng: np.random.Generator | None
     everywhere = backend.namespace.broadcast_to(backend.asarray(Z), (Q, *Z.shape))
     return Prior(
         kernels_of(problem, backend),
-        backend.asarray(mean),
+        backend.asarray(problem.prior_mean_at(X)),
         backend.asarray(X),
         everywhere,
         dense,

@@ -134,7 +134,7 @@ class JointDraws:
         parts = [
             part.at(X, rows, projections) for part, projections in zip(self.parts, located.projections, strict=True)
         ]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return located.mean + (parts[0] if len(parts) == 1 else np.concatenate(parts))
 
 
 @dataclass(frozen=True)
@@ -170,14 +170,14 @@ class PartialDraws:
         return PartialDraws(prior, tuple(draws), corrections)
 
     def at(self, X: Floats, rows: Indices, projections: Projections) -> Floats:
-        """Return the draws (R, B, Q) at points X (B, D), with their indices and projections."""
+        """Return deviations (R, B, Q) from the prior mean at points X (B, D), with their indices and projections."""
         prior, (Q, R, _) = self.prior, self.corrections.shape
         f = np.empty((Q, R, len(X)))
         for index, draw in enumerate(self.draws):
             members = prior.processes_with_kernel(index)
             weights = projections[index].weights
             f[members] = draw.at(X, rows).reshape(len(members), R, len(X)) + self.corrections[members] @ weights
-        return np.asarray(prior.mean + prior.std * f.transpose(1, 2, 0))
+        return np.asarray(prior.std * f.transpose(1, 2, 0))
 
 
 def draw_bytes(field: PosteriorField, grid: MapGrid, count: int) -> int:

@@ -105,9 +105,9 @@ class LatentQuantity:
 
     def _with_prior(self, summary: PointSummary, variance: Floats, at: LocatedPosterior) -> PointSummary:
         """Add the prior and the information gained; `variance` (B, L) is that of the processes."""
-        prior_variance = at.prior_variance(self.processes)
-        ratio = self.field.variance_ratio(variance, summary.std, prior_variance)
-        prior_mean, prior_std = self.field.prior_moments(prior_variance)
+        prior_process, prior_variance = at.mean[:, self.processes], at.prior_variance(self.processes)
+        ratio = self.field.variance_ratio(variance, summary.std, prior_process, prior_variance)
+        prior_mean, prior_std = self.field.prior_moments(prior_process, prior_variance)
         return summary._replace(information=1.0 - ratio, prior_mean=prior_mean, prior_std=prior_std)
 
     def _summary_of_draws(self, at: LocatedPosterior, levels: Floats) -> PointSummary:

@@ -92,7 +92,8 @@ class PosteriorField:
 
     def at(self, X: Floats, processes: Sequence[int]) -> LocatedPosterior:
         """Return the posterior of some processes at points X (B, D)."""
-        return LocatedPosterior(self, tuple(prior.projections(X, processes) for prior in self.priors))
+        mean = np.concatenate([own.mean_at(X) for own in self.fields], axis=-1)
+        return LocatedPosterior(self, mean, tuple(prior.projections(X, processes) for prior in self.priors))
 
     def draw_inducing(self, rng: np.random.Generator, count: int) -> list[DrawGroup]:
         """Return `count` draws of the whitened inducing variables, in groups with the priors of `priors`.
@@ -152,11 +153,14 @@ class LocatedPosterior:
     Attributes
     ----------
     posterior : PosteriorField
+    mean : array, shape (B, Q)
+        Prior mean of the processes; NaN outside a map.
     projections : tuple of Projections
         Projections of the points, for each of the priors of the posterior.
     """
 
     posterior: PosteriorField
+    mean: Floats
     projections: tuple[Projections, ...]
 
     def split(self) -> Iterator[LocatedPosterior]:
@@ -166,7 +170,7 @@ class LocatedPosterior:
         for start in range(0, points, step):
             part = slice(start, start + step)
             parts = ({k: own.select(part) for k, own in at.items()} for at in self.projections)
-            yield LocatedPosterior(self.posterior, tuple(parts))
+            yield LocatedPosterior(self.posterior, self.mean[part], tuple(parts))
 
     def moments(self, processes: Sequence[int]) -> tuple[Floats, Floats]:
         """Return the moments of g processes of a Gaussian posterior at each point.
@@ -189,7 +193,7 @@ class LocatedPosterior:
             for k in range(i + 1):
                 covariance[:, i, k] = covariance[:, k, i] = np.einsum("mb,mb->b", scaled[i], scaled[k])
             covariance[:, i, i] += W[i].conditional
-        return prior.mean[list(processes)] + std * mean, covariance * std[:, None] * std
+        return self.mean[:, list(processes)] + std * mean, covariance * std[:, None] * std
 
     def prior_variance(self, processes: Sequence[int]) -> Floats:
         """Return the prior variance (B, g) of g processes at each point."""
@@ -212,7 +216,7 @@ class LocatedPosterior:
             own = at[prior.kernel_index[j]]
             mean = own.weights.T @ group.whitened[:, j].T
             mean *= prior.std[j]
-            mean += prior.mean[j]
+            mean += self.mean[:, j : j + 1]
             means.append(mean)
             variances.append((prior.std[j] ** 2 * own.conditional)[:, None])
         if len(means) == 1:

@@ -25,13 +25,16 @@ from invgp.core.kernels import (
     Constant,
     Kernel,
     Linear,
+    Mapped,
     OnDimensions,
     Periodic,
     Product,
     RationalQuadratic,
     Stationary,
     Sum,
+    Trended,
     White,
+    interpolate,
 )
 from invgp.errors import ConfigError
 from invgp.problem import Floats
@@ -105,6 +108,28 @@ class LinearFunction:
 
 
 @dataclass(frozen=True)
+class MappedFunction:
+    """A map times draws of another process.
+
+    Attributes
+    ----------
+    kernel : Mapped
+    dimensions : tuple of int
+        Dimensions of the kernel.
+    factor : PriorFunction
+    """
+
+    kernel: Mapped
+    dimensions: tuple[int, ...]
+    factor: PriorFunction
+
+    def __call__(self, X: Floats) -> Floats:
+        """Return the draws (K, B) at points X (B, D)."""
+        values, _ = interpolate(self.kernel.axes, self.kernel.values, X[:, self.dimensions])
+        return np.asarray(math.sqrt(self.kernel.variance) * values * self.factor(X))
+
+
+@dataclass(frozen=True)
 class WhiteFunction:
     """Draws that are independent from point to point, except where points are equal to given points.
 
@@ -173,6 +198,10 @@ def _terms(kernel: Kernel, dimensions: tuple[int, ...]) -> list[list[_Factor]]:
     if isinstance(kernel, Product):
         choices = product(*(_terms(part, dimensions) for part in kernel.parts))
         return [[factor for term in terms for factor in term] for terms in choices]
+    if isinstance(kernel, Trended):
+        unit = Constant(float(kernel.kernel.variance))
+        trend = [[(unit, dimensions), *own] for term in kernel.terms for own in _terms(term, dimensions)]
+        return [*_terms(kernel.kernel, dimensions), *trend]
     if isinstance(kernel, OnDimensions):
         return _terms(kernel.kernel, tuple(dimensions[d] for d in kernel.dimensions))
     return [[(kernel, dimensions)]]
@@ -191,6 +220,9 @@ def _draw_term(factors: Sequence[_Factor], Z: Floats, count: int, rng: np.random
         if isinstance(kernel, Linear):
             rest = [*factors[:i], *factors[i + 1 :]] or [(Constant(1.0), columns)]
             return LinearFunction(kernel, columns, tuple(_draw_term(rest, Z, count, rng) for _ in columns))
+        if isinstance(kernel, Mapped):
+            rest = [*factors[:i], *factors[i + 1 :]] or [(Constant(1.0), columns)]
+            return MappedFunction(kernel, columns, _draw_term(rest, Z, count, rng))
         if not isinstance(kernel, Stationary | Periodic | Constant):
             raise ConfigError(
                 f"grid: must have fewer points for draws of a process with a kernel of kind {kernel.kind!r}, which "

@@ -11,7 +11,7 @@ import numpy as np
 from invgp.core.geometry import sparse_geometry
 from invgp.core.kernels import Kernel
 from invgp.links import Link
-from invgp.problem import Floats
+from invgp.problem import Floats, PriorMap
 
 
 class Projection(NamedTuple):
@@ -54,6 +54,8 @@ class LatentField:
         Prior mean of its processes, and the square root of the factor on their kernel: their standard deviation.
     kernel : Kernel
         With a nominal variance of 1.
+    maps : PriorMap or None
+        Prior mean and standard deviation that vary with position.
     """
 
     name: str
@@ -62,6 +64,18 @@ class LatentField:
     mean: Floats
     std: Floats
     kernel: Kernel
+    maps: PriorMap | None = None
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Kernel of each process, with a nominal variance of 1."""
+        return (self.kernel,) * self.size if self.maps is None else self.maps.scale_kernel(self.kernel)
+
+    def mean_at(self, X: Floats) -> Floats:
+        """Return the prior mean (B, L) of its processes at points X (B, D); NaN outside a map."""
+        if self.maps is not None:
+            return self.maps.mean_at(X, X.shape[1])
+        return np.broadcast_to(self.mean, (len(X), self.size))
 
     @property
     def size(self) -> int:
@@ -73,24 +87,25 @@ class LatentField:
         """Indices of its processes."""
         return list(range(self.first, self.first + self.size))
 
-    def prior_moments(self, variance: Floats) -> tuple[Floats, Floats]:
-        """Return the prior mean and std (B, L) of the physical quantity from the variances (B, L) of the processes."""
-        mean, std = self.link.moments(self.mean, variance[..., None] * np.eye(self.size))
-        return np.broadcast_to(mean, variance.shape), np.broadcast_to(std, variance.shape)
+    def prior_moments(self, mean: Floats, variance: Floats) -> tuple[Floats, Floats]:
+        """Return the prior mean and std (B, L) of the physical quantity from moments (B, L) of the processes."""
+        return self.link.moments(mean, variance[..., None] * np.eye(self.size))
 
-    def variance_ratio(self, variance: Floats, physical_std: Floats, prior_variance: Floats) -> Floats:
+    def variance_ratio(
+        self, variance: Floats, physical_std: Floats, prior_mean: Floats, prior_variance: Floats
+    ) -> Floats:
         """Return posterior over prior variance (B, L): of the process, or of a quantity that combines processes.
 
         Parameters
         ----------
-        variance, prior_variance : array, shape (B, L)
+        variance, prior_mean, prior_variance : array, shape (B, L)
             Of the processes.
         physical_std : array, shape (B, L)
             Posterior standard deviation of the quantity.
         """
         prior = prior_variance
         if not self.link.elementwise:
-            variance, prior = physical_std**2, self.prior_moments(prior_variance)[1] ** 2
+            variance, prior = physical_std**2, self.prior_moments(prior_mean, prior_variance)[1] ** 2
         # The data add nothing where the prior fixes the value, such as at the centre of a linear kernel.
         return np.divide(variance, prior, out=np.ones(np.shape(variance)), where=prior > 0)
 
@@ -124,19 +139,18 @@ class SharedKernel:
 
 @dataclass(frozen=True)
 class ProcessPrior:
-    """Prior of the Q processes: moments, and kernels with their inducing points.
+    """Prior of the Q processes, without their means: standard deviations, and kernels with their inducing points.
 
     Attributes
     ----------
-    mean, std : array, shape (Q,)
-        Prior mean and standard deviation of the processes.
+    std : array, shape (Q,)
+        Nominal standard deviation of the processes.
     kernels : tuple of SharedKernel
         The distinct kernels.
     kernel_index : tuple of int, length Q
         Index of the kernel of each process.
     """
 
-    mean: Floats
     std: Floats
     kernels: tuple[SharedKernel, ...]
     kernel_index: tuple[int, ...]

@@ -21,6 +21,7 @@ from invgp.gaussian_processes import (
     WhitenedGaussians,
     WhitenedInducing,
     kernel_from_attributes,
+    read_prior_maps,
     read_process_posterior,
     site_locations,
 )
@@ -57,12 +58,10 @@ def read_posterior_field(posterior: xr.Dataset, mode: int | None = None) -> Post
             "invgp (repeat the inversion; runs in its ledger are reused), or has too many modes to store them "
             "(use its own grid)"
         )
-    fields = _read_fields(posterior)
+    fields = _read_fields(posterior, coordinates)
     X = site_locations(posterior, coordinates)
-    if X.shape[1] > len(coordinates):
-        fields = tuple(replace(f, kernel=Averaged(f.kernel, len(coordinates))) for f in fields)
     try:
-        found = _build_posterior_field(fields, X, stored)
+        found = _build_posterior_field(fields, X, len(coordinates), stored)
     except np.linalg.LinAlgError as error:
         raise ConfigError(
             "the posterior is damaged: its variable 'site_precision' gives a covariance that is not positive definite"
@@ -124,7 +123,7 @@ def _read_groups(
                 if keys[-1] not in kernels:
                     kernels[keys[-1]] = _with_parameters(field.prior.kernels[keys[-1][0]], own[row])
         numbers = {key: index for index, key in enumerate(kernels)}
-        prior = ProcessPrior(field.prior.mean, stds[row], tuple(kernels.values()), tuple(numbers[key] for key in keys))
+        prior = ProcessPrior(stds[row], tuple(kernels.values()), tuple(numbers[key] for key in keys))
         members = number.ravel() == k
         groups.append(DrawGroup(prior, whitened[members], modes[members]))
     return tuple(groups)
@@ -180,35 +179,41 @@ def _numbered(field: LatentField, name: str) -> dict[str, int]:
     return {f"{field.name}_{name}_{k}_sample": i for k, i in enumerate(indices, start=1)}
 
 
-def _read_fields(posterior: xr.Dataset) -> tuple[LatentField, ...]:
+def _read_fields(posterior: xr.Dataset, coordinates: Sequence[str]) -> tuple[LatentField, ...]:
     fields: list[LatentField] = []
     for name in posterior.attrs["invgp_latents"].split():
         about = posterior[name].attrs
         mean, std = (np.atleast_1d(np.asarray(about[key], dtype=np.float64)) for key in ("process_mean", "process_std"))
         first = fields[-1].first + fields[-1].size if fields else 0
-        fields.append(LatentField(name, LINKS[about["link"]], first, mean, std, kernel_from_attributes(about)))
+        maps = read_prior_maps(posterior, name, coordinates)
+        fields.append(LatentField(name, LINKS[about["link"]], first, mean, std, kernel_from_attributes(about), maps))
     return tuple(fields)
 
 
-def _build_posterior_field(fields: tuple[LatentField, ...], X: Floats, stored: ProcessPosterior) -> PosteriorField:
-    mean, std = (np.concatenate([getattr(f, part) for f in fields]) for part in ("mean", "std"))
-    Q = len(mean)
+def _build_posterior_field(
+    fields: tuple[LatentField, ...], X: Floats, dimensions: int, stored: ProcessPosterior
+) -> PosteriorField:
+    """Return the posterior with inducing points at X, (N, D) or (N, 2 D) with half-widths, in D dimensions."""
+    std, kernels = np.concatenate([f.std for f in fields]), [kernel for f in fields for kernel in f.kernels]
+    Q = len(std)
+    if X.shape[1] > dimensions:
+        kernels = [Averaged(kernel, dimensions) for kernel in kernels]
     inducing = None if isinstance(stored, WhitenedGaussians) else stored.inducing
     jitter = stored.jitter if isinstance(stored, StoredSiteFactors) else 0.0
     Z = np.broadcast_to(X, (Q, *X.shape)) if inducing is None else inducing
-    kernels = [f.kernel.with_variance(np.float64(s) ** 2) for f in fields for s in f.std]
-    shared, kernel_index = _share_kernels([f.kernel for f in fields for _ in f.std], Z, jitter)
+    shared, kernel_index = _share_kernels(kernels, Z, jitter)
     if isinstance(stored, WhitenedGaussians):
         centre, roots = stored.mean, tuple(np.ascontiguousarray(R.T) for R in stored.factor)
     elif isinstance(stored, WhitenedInducing):
         centre, roots = stored.mean, (stored.root,)
     else:
-        prior = Prior(tuple(kernels), mean, X, Z, dense=inducing is None, jitter=jitter)
+        scaled = tuple(kernel.with_variance(np.float64(s) ** 2) for kernel, s in zip(kernels, std, strict=True))
+        prior = Prior(scaled, np.zeros(Q), X, Z, dense=inducing is None, jitter=jitter)
         q: CoupledGaussian = gaussian_from_natural(
             natural_parameters(prior, SiteFactors(stored.precision, stored.shift))
         )
         centre, roots = q.mean, (q.root,)
-    return PosteriorField(fields, ProcessPrior(mean, std, shared, kernel_index), centre, roots)
+    return PosteriorField(fields, ProcessPrior(std, shared, kernel_index), centre, roots)
 
 
 def _share_kernels(

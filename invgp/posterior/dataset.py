@@ -7,12 +7,14 @@ from dataclasses import replace
 import numpy as np
 import xarray as xr
 
+from invgp.gaussian_processes import prior_map_variables
 from invgp.georeference import grid_mapping
 from invgp.posterior.attributes import dataset_attributes
 from invgp.posterior.coordinates import coordinate_order, dataset_coordinates, latent_coordinates, source_variables
 from invgp.posterior.data_arrays import make_array
 from invgp.posterior.data_variables import data_variables, diagnostic_variables, direct_variables, predictions_by_mode
 from invgp.posterior.latent_variables import (
+    PriorAtPoints,
     correlation_variable,
     draw_variables,
     hyperparameter_variables,
@@ -43,11 +45,15 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
     survey = problem.survey
     variables: dict[str, xr.DataArray] = {}
     for latent in problem.latents:
-        ordered = replace(latent, kernel=latent.kernel.permuted(coordinate_order(problem)))
-        at, kernel = survey.locations, survey.kernel_at_sites(latent.kernel)
-        scale = np.sqrt(kernel.diagonal(at) if problem.grid is None else latent.kernel.diagonal(problem.grid.X))
-        columns = problem.latent_slices[latent.name]
-        variables |= latent_variables(ordered, solution, columns, problem.output.quantiles, scale)
+        order, columns = coordinate_order(problem), problem.latent_slices[latent.name]
+        maps = None if latent.maps is None else latent.maps.permuted(order)
+        ordered = replace(latent, kernel=latent.kernel.permuted(order), maps=maps)
+        kernels = latent.kernels if problem.grid is not None else map(survey.kernel_at_sites, latent.kernels)
+        scale = np.sqrt(np.stack([kernel.diagonal(problem.points) for kernel in kernels], axis=-1))
+        prior = PriorAtPoints(problem.prior_mean[:, columns], scale)
+        variables |= latent_variables(ordered, solution, columns, problem.output.quantiles, prior)
+        if ordered.maps is not None:
+            variables |= prior_map_variables(latent.name, ordered.maps, [latent_coordinates(problem)[i] for i in order])
     for observation in survey.observations:
         columns = problem.observation_slices[observation.name]
         fit = solution.predicted[:, columns], solution.predicted_std[:, columns]

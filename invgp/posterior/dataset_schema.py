@@ -16,7 +16,7 @@ from pyproj import CRS
 from pyproj.exceptions import CRSError
 
 from invgp.core.kernels import STATIONARY
-from invgp.gaussian_processes import DEFINITION, INDUCING_SUFFIX, kernel_from_attributes
+from invgp.gaussian_processes import DEFINITION, INDUCING_SUFFIX, MEAN_MAP, SCALE_MAP, kernel_from_attributes
 from invgp.links import LINKS
 from invgp.units import is_unit
 
@@ -306,6 +306,7 @@ def _check_prediction(dataset: xr.Dataset, coordinates: Sequence[str], latents: 
             raise SchemaError(f"it lacks the coordinate {name!r}")
     for name in latents:
         _check_prior(dataset, name, len(coordinates))
+        _check_prior_maps(dataset, name, coordinates)
     if "whitened_sample" in dataset:
         of_inducing = f"{coordinates[0]}{INDUCING_SUFFIX}" in dataset
         _finite_values(dataset, "whitened_sample", ("draw", "process", "inducing" if of_inducing else points))
@@ -369,6 +370,26 @@ def _check_prior(dataset: xr.Dataset, name: str, dimensions: int) -> None:
     learnt = (f"{name}_std_factor_sample", *(f"{name}_share_{k}_sample" for k in range(1, MOST_SHARES + 1)))
     for variable in (variable for variable in learnt if variable in dataset):
         _check_numbers(dataset, variable, "process_std", count, positive=True)
+
+
+def _check_prior_maps(dataset: xr.Dataset, name: str, coordinates: Sequence[str]) -> None:
+    """Check the maps of the prior of a latent, if it has any."""
+    if f"{name}{MEAN_MAP}" not in dataset:
+        return
+    dims = tuple(str(d) for d in dataset[f"{name}{MEAN_MAP}"].dims)
+    known = [f"{name}_map_{c}" for c in coordinates]
+    if len(dims) < 2 or dims[0] != f"{name}_process" or not set(dims[1:]) <= set(known):
+        raise SchemaError(f"its variable '{name}{MEAN_MAP}' must have dimensions of {_quote_names(known)}, had {dims}")
+    if dataset.sizes[dims[0]] != _label_count(dataset, name):
+        raise SchemaError(f"its dimension {dims[0]!r} must have one value for each label of {name!r}")
+    _number_values(dataset, f"{name}{MEAN_MAP}", dims)
+    if f"{name}{SCALE_MAP}" in dataset:
+        _finite_values(dataset, f"{name}{SCALE_MAP}", dims)
+    for dim in dims[1:]:
+        _require_variable(dataset, dim)
+        axis = _finite_values(dataset, dim, (dim,))
+        if len(axis) < 2 or not np.all(np.diff(axis) > 0):
+            raise SchemaError(f"its variable {dim!r} must hold two or more increasing numbers")
 
 
 def _check_numbers(dataset: xr.Dataset, name: str, key: str, size: int, *, positive: bool) -> None:

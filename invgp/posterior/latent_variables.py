@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -18,8 +18,22 @@ WHITENED_NUMBERS = 10**6  # numbers of all stored draws for prediction
 FEWEST_WHITENED, MOST_WHITENED = 200, 4000  # draws for prediction
 
 
+class PriorAtPoints(NamedTuple):
+    """Prior of the L processes of a latent at the points of a posterior.
+
+    Attributes
+    ----------
+    mean : array, shape (N, L)
+    scale : array, shape (N, L)
+        Standard deviation over the nominal one; 1 for a stationary kernel.
+    """
+
+    mean: Floats
+    scale: Floats
+
+
 def latent_variables(
-    latent: Latent, solution: Solution, columns: slice, quantiles: tuple[float, ...], scale: Floats
+    latent: Latent, solution: Solution, columns: slice, quantiles: tuple[float, ...], prior_at: PriorAtPoints
 ) -> dict[str, xr.DataArray]:
     """Return the variables of one latent.
 
@@ -31,8 +45,8 @@ def latent_variables(
         Columns of the latent among the Q processes.
     quantiles : tuple of float
         Probabilities of the quantiles.
-    scale : array, shape (N,)
-        Prior standard deviation of the processes at each point over the nominal one; 1 for a stationary kernel.
+    prior_at : PriorAtPoints
+        Prior of the processes of the latent.
 
     Returns
     -------
@@ -48,8 +62,8 @@ def latent_variables(
         physical_mean, physical_std = values.mean(axis=0), values.std(axis=0, ddof=1)
         physical_quantiles = np.quantile(values, quantiles, axis=0)
     process_mean, process_std = link.prior_to_process(latent.mean, latent.std)
-    prior_variance = scale[:, None] ** 2 * process_std**2
-    prior_mean, prior_std = link.moments(process_mean, prior_variance[..., None] * np.eye(latent.size))
+    prior_variance = prior_at.scale**2 * process_std**2
+    prior_mean, prior_std = link.moments(prior_at.mean, prior_variance[..., None] * np.eye(latent.size))
     if link.elementwise:
         variance, prior, measured = np.diagonal(covariance, axis1=1, axis2=2), prior_variance, "the Gaussian process"
     else:

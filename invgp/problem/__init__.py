@@ -6,6 +6,7 @@ order, each with its labels in order; the P outputs of a site are the observatio
 
 from invgp.problem.direct_data import DirectModel
 from invgp.problem.prior_and_noise import SMALLEST_EIGENVALUE, WEAK_FACTOR, Latent, Noise
+from invgp.problem.prior_map import PriorMap
 from invgp.problem.problem import Part, Problem
 from invgp.problem.simulator_variables import SimulatorVariable
 from invgp.problem.sources import Integers, Source
@@ -28,6 +29,7 @@ __all__ = [
     "Observation",
     "OutputSettings",
     "Part",
+    "PriorMap",
     "Problem",
     "SimulatorVariable",
     "Source",

@@ -10,6 +10,7 @@ import numpy as np
 from invgp.core.kernels import Kernel
 from invgp.errors import ConfigError
 from invgp.links import LINKS, Link
+from invgp.problem.prior_map import PriorMap
 from invgp.problem.survey import Floats, Labels
 
 WEAK_FACTOR = 10.0  # prior of a learnt parameter without a stated one: a factor of 10 is one standard deviation
@@ -26,7 +27,7 @@ class Latent:
     unit : str
         Unit of the physical quantity, as UDUNITS understands it; ``"1"`` for none.
     mean, std : array, shape (L,)
-        Prior mean and standard deviation of the physical quantity, in `unit`.
+        Prior mean and standard deviation of the physical quantity, in `unit`; with `maps`, nominal ones.
     kernel : Kernel
         Kernel of the processes, with a nominal variance of 1 and length-scales in the units of the coordinates.
     link : Link
@@ -45,6 +46,8 @@ class Latent:
         with the factor of their log-normal prior: its median is the value given here, and one standard deviation is a
         change by the factor. An infinite factor is a flat prior for a
         most probable value, and `WEAK_FACTOR` for averages over the parameter.
+    maps : PriorMap or None
+        Prior mean and standard deviation that vary with position.
     """
 
     name: str
@@ -59,11 +62,35 @@ class Latent:
     standard_name: str = ""
     positive: str = ""
     learn: Mapping[str, float] = field(default_factory=dict)
+    maps: PriorMap | None = None
 
     @property
     def size(self) -> int:
         """Number of processes."""
         return len(self.mean)
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Kernel of each process, with a nominal variance of 1: the same, unless maps scale them."""
+        return (self.kernel,) * self.size if self.maps is None else self.maps.scale_kernel(self.kernel)
+
+    def process_mean(self, X: Floats, coordinates: int) -> Floats:
+        """Return the prior mean (N, L) of the processes at points X (N, D), or (N, 2 D) with half-widths of intervals.
+
+        It is NaN outside a map.
+        """
+        if self.maps is not None:
+            return self.maps.mean_at(X, coordinates)
+        mean, _ = self.link.prior_to_process(self.mean, self.std)
+        return np.broadcast_to(mean, (len(X), self.size))
+
+    def mean_at(self, X: Floats, coordinates: int) -> Floats:
+        """Return the prior mean (N, L) of the physical quantity, without a trend; parameters as of `process_mean`."""
+        if self.maps is None:
+            return np.broadcast_to(self.mean, (len(X), self.size))
+        _, std = self.link.prior_to_process(self.mean, self.std)
+        variance = (std * self.maps.scale_at(X)) ** 2
+        return self.link.moments(self.process_mean(X, coordinates), variance[..., None] * np.eye(self.size))[0]
 
     def correlation_length(self, dimensions: int) -> Floats:
         """Return the distance (D,) along each of D coordinates over which the field hardly changes; may be infinite.

@@ -328,9 +328,30 @@ class Problem:
         return line, summary.summary_tables(self.survey, self.noise, self.latents)
 
     def prior_moments(self) -> tuple[Floats, Floats]:
-        """Return the prior mean and standard deviation, (Q,) each, of the latent processes."""
+        """Return the prior mean and standard deviation, (Q,) each, of the latent processes; with maps, nominal ones."""
         pairs = [latent.link.prior_to_process(latent.mean, latent.std) for latent in self.latents]
         return np.concatenate([m for m, _ in pairs]), np.concatenate([s for _, s in pairs])
+
+    @cached_property
+    def points(self) -> Floats:
+        """Points of the latents: the locations of the sites, (N, D) or (N, 2 D), or the nodes of the grid, (G, D)."""
+        return self.survey.locations if self.grid is None else self.grid.X
+
+    @cached_property
+    def prior_mean(self) -> Floats:
+        """Prior mean (N, Q) of the latent processes at the sites, or (G, Q) at the nodes of the grid."""
+        return self.prior_mean_at(self.points)
+
+    def prior_mean_at(self, X: Floats) -> Floats:
+        """Return the prior mean (B, Q) of the latent processes at points X, (B, D) or (B, 2 D); NaN outside a map."""
+        coordinates = len((self.survey if self.grid is None else self.grid).coordinates)
+        return np.concatenate([latent.process_mean(X, coordinates) for latent in self.latents], axis=-1)
+
+    @property
+    def physical_prior_mean(self) -> Floats:
+        """Prior mean (N, Q) of the latents at the sites, or (G, Q) at the nodes of the grid, in their units."""
+        count = len((self.survey if self.grid is None else self.grid).coordinates)
+        return np.concatenate([latent.mean_at(self.points, count) for latent in self.latents], axis=-1)
 
     def to_physical(self, f: Floats) -> Floats:
         """Convert latent processes (..., Q) to physical values (..., Q), in the units of the latents.
@@ -452,7 +473,7 @@ class Problem:
         """
         processes, columns = self._split_inputs(rows)
         nodes = 0 if self.grid is None else self.grid.size
-        f = np.tile(self.prior_moments()[0], (len(rows), nodes, 1))
+        f = np.tile(self.prior_mean if nodes else np.zeros((0, self.latent_count)), (len(rows), 1, 1))
         for name, values in processes.items():
             part = self.latent_slices[name]
             f[..., part] = values.reshape(len(rows), part.stop - part.start, nodes).swapaxes(1, 2)

@@ -28,14 +28,14 @@ class WhitenedPrior:
 
     Attributes
     ----------
-    mean : array, shape (Q,)
-        Prior means.
+    mean : array, shape (N, Q)
+        Prior means at the sites.
     factor : array, shape (Q, N, N)
         Cholesky factors L_q.
     """
 
     def __init__(self, problem: Problem) -> None:
-        self.mean, _ = problem.prior_moments()
+        self.mean = problem.prior_mean
         kernels, X = kernels_of(problem, select_backend("cpu")), problem.survey.locations
         try:
             self.factor: Floats = inducing_factor(kernels, np.broadcast_to(X, (len(kernels), *X.shape)))
@@ -109,7 +109,7 @@ class SimulatedSites:
     def latents_at(self, v: Floats, blocks: Integers) -> Floats:
         """Compute the latents (C, n, Q) at the n sites of blocks (b,) from variables v (b, C, d)."""
         if self.separate:
-            return np.asarray(self.prior.mean + self.spread[blocks] * v.transpose(1, 0, 2))
+            return np.asarray(self.prior.mean[blocks] + self.spread[blocks] * v.transpose(1, 0, 2))
         return self.prior(v[0])
 
     def pull_back(self, gradient: Floats, blocks: Integers) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, ValidatorFunctionWrapHandler, WrapValidator, model_validator
@@ -15,6 +16,7 @@ from invgp.settings.simulators import Forward
 from invgp.settings.values import (
     Correlation,
     Factor,
+    Kind,
     LabelList,
     Measured,
     Name,
@@ -23,8 +25,10 @@ from invgp.settings.values import (
     Places,
     Positive,
     Positives,
-    Spreads,
     UnitText,
+    check_numbers,
+    check_spreads,
+    is_map_file,
 )
 
 VERSION: Final = 1
@@ -212,15 +216,91 @@ class LearnSection(Section):
     )
 
 
+class MapSection(Section):
+    """A map of the prior: a file with values on a grid."""
+
+    described: ClassVar[str] = 'a table such as { file = "top.tif", unit = "m" }'
+    file: str = Field(
+        description="a GeoTIFF (.tif), a netCDF file (.nc, .nc4, .cdf) or a CSV file (.csv) with one row per node of a "
+        "grid and columns with the names of coordinates"
+    )
+    variable: str | None = Field(
+        default=None, description="the variable, column or band; by default the only one of the file"
+    )
+    unit: UnitText | None = Field(
+        default=None, description="the unit of the values; by default that in the file, or else that of the latent"
+    )
+    crs: str | None = Field(
+        default=None,
+        description="the map's coordinate reference system; by default that in the file, or else that of the survey",
+    )
+
+
+def _with_tables(check: Callable[[object], object], what: str) -> Callable[[object], object]:
+    """Return a check of a value that may be a map, or a list of values and maps."""
+
+    def convert(value: object) -> object:
+        items = value if isinstance(value, list) else [value]
+        found = [MapSection.model_validate(item) if isinstance(item, dict) else item for item in items]
+        maps = [isinstance(item, MapSection) or (isinstance(item, str) and is_map_file(item)) for item in found]
+        try:
+            if not all(maps):
+                numbers = [item for item, is_map in zip(found, maps, strict=True) if not is_map]
+                check(numbers if isinstance(value, list) else numbers[0])
+        except ValueError:
+            raise ValueError(f"must be {what}") from None
+        return found if isinstance(value, list) else found[0]
+
+    return convert
+
+
+PriorMeans = Annotated[
+    Any,
+    BeforeValidator(_with_tables(check_numbers, "a finite number, a map file, or a list of them")),
+    Kind("number, file name, table or list of them"),
+]
+PriorSpreads = Annotated[
+    Any,
+    BeforeValidator(
+        _with_tables(check_spreads, "a positive number, a map file, a list of them, or a percentage such as '15%'")
+    ),
+    Kind("number, percentage, file name, table or list of them"),
+]
+TrendTerms = Annotated[
+    list[str | MapSection],
+    BeforeValidator(
+        lambda value: (
+            [MapSection.model_validate(item) if isinstance(item, dict) else item for item in value]
+            if isinstance(value, list)
+            else value
+        )
+    ),
+    Kind("list of coordinates, file names or tables"),
+]
+
+
 class LatentSection(Section):
     """An unknown field."""
 
     unit: UnitText = UNIT
     dimension: str | None = DIMENSION
-    mean: Numbers = Field(description="the prior mean, a number or one for each label of the dimension")
-    std: Spreads = Field(
-        description="the prior standard deviation: a positive number, one for each label of the dimension, or a "
-        "percentage of the mean such as '15%'; with link = 'increasing', of each label's increment"
+    mean: PriorMeans = Field(
+        description="the prior mean: a number, a map file, or a list with one of them for each label of the dimension"
+    )
+    std: PriorSpreads = Field(
+        description="the prior standard deviation: a positive number, a map file, a list with one of them for each "
+        "label of the dimension, or a percentage of the mean such as '15%'; with link = 'increasing', of each label's "
+        "increment"
+    )
+    trend: TrendTerms = Field(
+        default=[],
+        description="coordinates, and map files of other quantities, on which the mean depends linearly with unknown "
+        "coefficients",
+    )
+    trend_std: Positive = Field(
+        default=10.0,
+        description="the prior standard deviation of the constant of the trend, and of the change from the middle of "
+        "the points to the edge by each of its terms, as a multiple of std",
     )
     kernel: Annotated[KernelSection, WrapValidator(_kernel_object)] = Field(description=KernelSection.described)
     link: Literal[tuple(LINKS)] = Field(  # type: ignore[valid-type]

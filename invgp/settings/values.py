@@ -23,6 +23,14 @@ def percentage(value: object) -> float | None:
         return None
 
 
+MAP_SUFFIXES = (".csv", ".nc", ".nc4", ".cdf", ".tif", ".tiff")
+
+
+def is_map_file(text: str) -> bool:
+    """Return whether a text is the name of a map file."""
+    return text.lower().endswith(MAP_SUFFIXES)
+
+
 def _unit(text: str) -> str:
     hint = suggest_unit(text)
     if hint or not is_unit(text):
@@ -50,7 +58,8 @@ def _items(value: object) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _numbers(value: object) -> object:
+def check_numbers(value: object) -> object:
+    """Return a value that is a finite number or a list of them; raise `ValueError` otherwise."""
     items = _items(value)
     if not items or not all(_is_number(v) for v in items):
         raise ValueError("must be a finite number or a list of them")
@@ -76,7 +85,8 @@ def _is_spread(value: object) -> bool:
     return bool(items) and all(_is_positive(v) for v in items)
 
 
-def _spreads(value: object) -> object:
+def check_spreads(value: object) -> object:
+    """Return a value that is a standard deviation, or a list of them; raise `ValueError` otherwise."""
     if not _is_spread(value):
         raise ValueError("must be a positive number, a list of them, or a percentage such as '15%'")
     return value
@@ -192,10 +202,10 @@ class Kind(NamedTuple):
 
 Name = Annotated[str, AfterValidator(_name)]
 UnitText = Annotated[str, AfterValidator(_unit)]
-Numbers = Annotated[Any, BeforeValidator(_numbers), Kind("number or list of numbers")]
+Numbers = Annotated[Any, BeforeValidator(check_numbers), Kind("number or list of numbers")]
 Positives = Annotated[Any, BeforeValidator(_positives), Kind("number or list of numbers")]
 Positive = Annotated[Any, BeforeValidator(_positive), Kind("number")]
-Spreads = Annotated[Any, BeforeValidator(_spreads), Kind("number, list of numbers or percentage")]
+Spreads = Annotated[Any, BeforeValidator(check_spreads), Kind("number, list of numbers or percentage")]
 NoiseSpreads = Annotated[
     Any,
     BeforeValidator(_noise_spreads),

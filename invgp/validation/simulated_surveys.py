@@ -85,17 +85,19 @@ def draw_prior(problem: Problem, rng: np.random.Generator) -> Floats:
         field = field_of(problem, Backend(np, "cpu"))
         w = rng.standard_normal((1, sum(basis.size for basis in field.bases)))
         return np.asarray((field.latents(w) + field.draw_omitted(rng, 1))[0])
-    X, (mean, std) = problem.survey.locations, problem.prior_moments()
+    X, (_, std) = problem.survey.locations, problem.prior_moments()
     normals = rng.standard_normal((problem.latent_count, problem.survey.size))
     draw = np.empty((problem.survey.size, problem.latent_count))
     for latent in problem.latents:
-        kernel = problem.survey.kernel_at_sites(latent.kernel)
-        try:
-            factor = np.tril(cholesky(kernel(X, X)))
-        except np.linalg.LinAlgError as error:
-            raise ConfigError(f"latents.{latent.name}: the kernel cannot be factorised: {error}") from error
-        columns = problem.latent_slices[latent.name]
-        draw[:, columns] = mean[columns] + std[columns] * (factor @ normals[columns].T)
+        factors: dict[int, Floats] = {}  # labels with the same kernel share the factor
+        for j, own in enumerate(latent.kernels, start=problem.latent_slices[latent.name].start):
+            kernel = problem.survey.kernel_at_sites(own)
+            try:
+                factor = factors[id(own)] if id(own) in factors else np.tril(cholesky(kernel(X, X)))
+            except np.linalg.LinAlgError as error:
+                raise ConfigError(f"latents.{latent.name}: the kernel cannot be factorised: {error}") from error
+            factors[id(own)] = factor
+            draw[:, j] = problem.prior_mean[:, j] + std[j] * (factor @ normals[j])
     return draw
 
 

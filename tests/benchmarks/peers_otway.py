@@ -119,7 +119,7 @@ def theirs(
     """What a method reached at each stage; `versions` is told those of its packages."""
     with tempfile.TemporaryDirectory() as folder:
         stored, prior = Path(folder) / "problem.npz", WhitenedPrior(problem)
-        arrays = {"factor": prior.factor, "mean": prior.mean, "data": problem.survey.Y, "noise": problem.noise_std}
+        arrays = {"factor": prior.factor, "mean": prior.mean[0], "data": problem.survey.Y, "noise": problem.noise_std}
         np.savez(stored, **arrays)
         side = Path(__file__).with_name("_otway_side.py")
         command = [python, side, method, stored, folder, str(seconds)]

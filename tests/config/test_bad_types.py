@@ -51,17 +51,17 @@ WRONG_TYPES = [
     Case(
         "text for a mean",
         {"mean = 2000": 'mean = "fast"'},
-        "latents.velocity.mean: must be a finite number or a list of them, was 'fast'",
+        "latents.velocity.mean: must be a finite number, a map file, or a list of them, was 'fast'",
     ),
     Case(
         "infinite mean",
         {"mean = 2000": "mean = inf"},
-        "latents.velocity.mean: must be a finite number or a list of them, was inf",
+        "latents.velocity.mean: must be a finite number, a map file, or a list of them, was inf",
     ),
     Case(
         "date for a mean",
         {"mean = 2000": "mean = 2024-01-31"},
-        "latents.velocity.mean: must be a finite number or a list of them, was 2024-01-31",
+        "latents.velocity.mean: must be a finite number, a map file, or a list of them, was 2024-01-31",
     ),
     Case(
         "mixed labels",

@@ -62,22 +62,26 @@ WRONG_VALUES = [
     Case(
         "negative std",
         {"std = 200": "std = -200"},
-        "latents.velocity.std: must be a positive number, a list of them, or a percentage such as '15%', was -200",
+        "latents.velocity.std: must be a positive number, a map file, a list of them, or a percentage such as '15%', "
+        "was -200",
     ),
     Case(
         "zero std in a list",
         {'std = "15%"': "std = [10, 0]"},
-        "latents.depth.std: must be a positive number, a list of them, or a percentage such as '15%', was [10, 0]",
+        "latents.depth.std: must be a positive number, a map file, a list of them, or a percentage such as '15%', "
+        "was [10, 0]",
     ),
     Case(
         "bad percentage",
         {'std = "15%"': 'std = "15 percent"'},
-        "latents.depth.std: must be a positive number, a list of them, or a percentage such as '15%', was '15 percent'",
+        "latents.depth.std: must be a positive number, a map file, a list of them, or a percentage such as '15%', "
+        "was '15 percent'",
     ),
     Case(
         "negative percentage",
         {'std = "15%"': 'std = "-15%"'},
-        "latents.depth.std: must be a positive number, a list of them, or a percentage such as '15%', was '-15%'",
+        "latents.depth.std: must be a positive number, a map file, a list of them, or a percentage such as '15%', "
+        "was '-15%'",
     ),
     Case(
         "percentage of zero",

@@ -24,12 +24,12 @@ def rows(key: str) -> list[list[str]]:
 def test_that_every_kind_is_spelt_out() -> None:
     assert "see right" not in PAGE.read_text()
     [mean], [quantiles] = rows("mean"), rows("quantiles")
-    assert (mean[0], quantiles[0]) == ("number or list of numbers", "list of numbers")
+    assert (mean[0], quantiles[0]) == ("number, file name, table or list of them", "list of numbers")
 
 
 def test_that_all_forms_of_a_spread_are_named() -> None:
     latent, _, _, noise = rows("std")
-    assert latent[0] == "number, list of numbers or percentage"
+    assert latent[0] == "number, percentage, file name, table or list of them"
     assert noise[0].endswith("a number, list of numbers, percentage, column name or list of column names")
     for form in ("a positive number", "a list with one for each label", "'5%'", "column, or list of columns"):
         assert form in noise[2]

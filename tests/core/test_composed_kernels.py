@@ -10,7 +10,7 @@ from sklearn.gaussian_process import kernels as sklearn_kernels
 from helpers.kernels import Sinc, kernels_of_all_kinds
 from invgp.core.backend import to_numpy
 from invgp.core.hyperpriors import Hyperprior, Hyperpriors
-from invgp.core.kernels import KINDS, kernel_from_description
+from invgp.core.kernels import KINDS, Mapped, Product, Trended, kernel_from_description, scale_by_map
 from invgp.kernels import (
     Constant,
     Coregionalised,
@@ -265,3 +265,17 @@ def test_that_a_product_keeps_one_scale(rng):
     with pytest.raises(ValueError, match="must be multiplied by Constant"):
         Coregionalised([[1.0]]).with_variance(2.0)
     assert replace(Matern52(), variance=2.0).variance == 2.0
+
+
+def test_that_maps_and_trends_are_kernels(backend):
+    rng = np.random.default_rng(3)
+    X = backend.asarray(rng.uniform(0.5, 3.5, (8, 2)))
+    axes = np.asarray([-1.0, 0.11, 2.03, 5.0]), np.asarray([0.0, 1.97, 4.0])
+    scale = Mapped(axes, 1.0 + rng.random((4, 3)))
+    trend = (Constant(4.0), Linear(9.0, 2.0, 1.0).on(1), Mapped((axes[0],), rng.random(4), 2.0).on(0))
+    for kernel in (
+        Product((Matern52(1.5, 0.7), scale)),
+        Trended(Matern52(1.5, 0.7), trend),
+        scale_by_map(Trended(SquaredExponential(1.0, 2.0) + White(0.2), trend), scale),
+    ):
+        check_kernel(kernel.on_backend(backend), X)

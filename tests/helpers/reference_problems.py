@@ -59,7 +59,7 @@ def linear_problem(length_scale: float = TIED) -> Problem:
 def exact_posterior(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """Mean (N, Q) and covariance (N Q, N Q) of the linear problem, by the textbook."""
     prior, Y = WhitenedPrior(problem), problem.survey.Y
-    N, Q = len(Y), len(prior.mean)
+    N, Q = prior.mean.shape
     K = np.zeros((N, Q, N, Q))
     for q in range(Q):
         K[:, q, :, q] = prior.factor[q] @ prior.factor[q].T
@@ -67,7 +67,7 @@ def exact_posterior(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     seen = np.isfinite(Y).ravel()
     H = np.kron(np.eye(N), SLOPES)[seen]
     gain = K @ H.T @ np.linalg.inv(H @ K @ H.T + NOISE**2 * np.eye(len(H)))
-    mean = np.tile(prior.mean, N)
+    mean = prior.mean.ravel()
     return (mean + gain @ (Y.ravel()[seen] - H @ mean)).reshape(N, Q), K - gain @ H @ K
 
 

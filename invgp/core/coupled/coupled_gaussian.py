@@ -126,8 +126,8 @@ class CoupledGaussian:
         ----------
         geometry : Geometry
             Projection and conditional variance of B inputs.
-        prior_mean : Array, shape (Q,)
-            Prior mean of each latent.
+        prior_mean : Array, shape (B, Q)
+            Prior mean of each latent at each input.
 
         References
         ----------

@@ -177,7 +177,7 @@ class MiniBatches:
         """Update the site factors of a batch; shorten the step if the posterior were not positive definite."""
         xp = array_namespace(state.sites.shift)
         mean, factor, geometry = self._batch_marginals(state, rows)
-        max_movement, prior_mean = self.algorithm.stages[state.stage].max_movement, self.algorithm.prior.mean
+        max_movement, prior_mean = self.algorithm.stages[state.stage].max_movement, self.algorithm.prior.mean_at(rows)
         now = Marginals(mean, factor @ xp.matrix_transpose(factor))
         old = SiteFactors(*(xp.take(part, index, axis=0) for part in state.sites))
         offset = mean - prior_mean
@@ -280,7 +280,7 @@ class MiniBatches:
         xp = array_namespace(state.natural.shift)
         prior = state.posterior.prior
         geometry = prior.geometry_at(rows)
-        marginals = state.q.marginals(geometry, prior.mean)
+        marginals = state.q.marginals(geometry, prior.mean_at(rows))
         rotations = self.algorithm.stages[state.stage].points.rotations
         index = xp.asarray(rows, dtype=xp.int32, device=rotations.device)
         found = marginals.mean, cholesky(marginals.covariance) @ xp.take(rotations, index, axis=0), geometry

@@ -167,7 +167,7 @@ class CoupledSavigp:
             gives a start that is narrower than the prior.
         """
         xp = array_namespace(self.prior.mean)
-        variance = xp.stack([kernel.variance + xp.zeros_like(self.prior.mean[0]) for kernel in self.prior.kernels])
+        variance = xp.stack([kernel.variance + xp.zeros_like(self.prior.mean[0, 0]) for kernel in self.prior.kernels])
         eye = xp.eye(self.prior.latent_count, dtype=variance.dtype, device=variance.device)
         precisions = xp.broadcast_to(precision / variance * eye, (self.prior.site_count, *eye.shape))
         shift = xp.zeros((self.prior.site_count, self.prior.latent_count), dtype=variance.dtype, device=variance.device)
@@ -324,7 +324,8 @@ class CoupledSavigp:
         except np.linalg.LinAlgError:
             mean = here.marginals.mean
         else:
-            batches = [coupled.mean_at(here.prior.geometry(*b), here.prior.mean) for b in here.prior.batches()]
+            prior = here.prior
+            batches = [coupled.mean_at(prior.geometry(a, b), prior.mean[a:b, :]) for a, b in prior.batches()]
             mean = array_namespace(here.prior.mean).concat(batches)
         return sites.uncouple(mean - here.prior.mean)
 
@@ -414,7 +415,9 @@ class CoupledSavigp:
         """
         prior = self.prior if self.learning is None else self.learning.prior_at(self.prior, hyper)
         q = gaussian_from_natural(natural_parameters(prior, sites))
-        marginals = Marginals.concatenate([q.marginals(prior.geometry(*b), prior.mean) for b in prior.batches()])
+        marginals = Marginals.concatenate(
+            [q.marginals(prior.geometry(a, b), prior.mean[a:b, :]) for a, b in prior.batches()]
+        )
         return GaussianPosterior(sites, hyper, prior, q, marginals, cholesky(marginals.covariance))
 
     def log_prior(self, posterior: GaussianPosterior) -> float:

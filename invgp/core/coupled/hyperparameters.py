@@ -91,7 +91,7 @@ def site_evidence(prior: Prior, sites: SiteFactors) -> Evidence:
     for start, stop in prior.batches():
         geometry = prior.geometry(start, stop)
         W, B = geometry.projection, stop - start
-        marginals.append(q.marginals(geometry, prior.mean))
+        marginals.append(q.marginals(geometry, prior.mean[start:stop, :]))
         own = xp.linalg.diagonal(sites.precision[start:stop, ...]).T
         value = value - 0.5 * xp.sum(own * geometry.residual)
         by_projection = []

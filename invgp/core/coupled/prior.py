@@ -25,8 +25,8 @@ class Prior:
     ----------
     kernels : tuple of Kernel, length Q
         Kernel of each latent.
-    mean : Array, shape (Q,)
-        Constant prior mean of each latent.
+    mean : Array, shape (N, Q) or (Q,)
+        Prior mean of each latent at each site, or the same at all sites; kept as (N, Q).
     X : Array, shape (N, D)
         Coordinates of the sites.
     Z : Array, shape (Q, M, D)
@@ -47,6 +47,10 @@ class Prior:
     Z: Array
     dense: bool
     jitter: float = 0.0
+
+    def __post_init__(self) -> None:
+        xp, shape = array_namespace(self.mean), (int(self.X.shape[0]), len(self.kernels))
+        object.__setattr__(self, "mean", xp.broadcast_to(self.mean, shape))
 
     @property
     def site_count(self) -> int:
@@ -140,6 +144,11 @@ class Prior:
             part = xp.take(all_sites.projection, index, axis=2), xp.take(all_sites.residual, index, axis=1)
             return Geometry(self.factor, *part, dense=False)
         return sparse_geometry(self.kernels, self.Z, self.factor, xp.take(self.X, index, axis=0))
+
+    def mean_at(self, rows: NDArray[np.intp]) -> Array:
+        """Return the prior mean (B, Q) at the sites with the indices `rows`, shape (B,)."""
+        xp = array_namespace(self.mean)
+        return xp.take(self.mean, xp.asarray(rows, dtype=xp.int32, device=device_of(self.mean)), axis=0)
 
     def conditional_covariance(self, rows: NDArray[np.intp]) -> Array:
         """Compute the covariance (Q, B, B) of the latents at sites `rows` (B,) given the inducing variables.

@@ -5,6 +5,7 @@ from invgp.core.kernels.base import KINDS, Kernel, KernelGradient, Linearised, k
 from invgp.core.kernels.composition import OnDimensions, Product, Sum
 from invgp.core.kernels.coregionalised import Coregionalised
 from invgp.core.kernels.distances import MAX_DIRECT_DIMENSIONS, squared_distances
+from invgp.core.kernels.mapped import Mapped, Trended, interpolate, scale_by_map
 from invgp.core.kernels.periodic import Periodic
 from invgp.core.kernels.simple import Constant, Linear, White
 from invgp.core.kernels.stationary import (
@@ -29,6 +30,7 @@ __all__ = [
     "KernelGradient",
     "Linear",
     "Linearised",
+    "Mapped",
     "Matern32",
     "Matern52",
     "OnDimensions",
@@ -38,9 +40,12 @@ __all__ = [
     "SquaredExponential",
     "Stationary",
     "Sum",
+    "Trended",
     "White",
     "averages_of",
     "check_kernel",
+    "interpolate",
     "kernel_from_description",
+    "scale_by_map",
     "squared_distances",
 ]
