@@ -16,6 +16,7 @@ from .programs import digest_project_files, find_program, format_settings, read_
 from .protocol import BATCH, GAVE_OUTPUTS, AdapterError, Evaluations, Floats, Quantity, RunContext, Status
 from .quantities import check_batch, check_quantities, column_name, columns_of, digest_of, size_of
 from .readers import read_numbers, read_text
+from .readers.text import LINE_LIMIT, check_line_count
 from .run_errors import (
     RunError,
     check_ending,
@@ -291,8 +292,10 @@ def read_rows(text: str, rows: int, columns: int, skip_lines: int = 0) -> Floats
     Raises
     ------
     ValueError
-        A word is not a number, or the table has another shape. The message names the line.
+        A word is not a number, the table has another shape, or there are more than `LINE_LIMIT` lines without a row. The
+        message names the line.
     """
+    check_line_count(text, LINE_LIMIT + skip_lines + rows)
     table = np.empty((rows, columns))
     found = 0
     for position, line in enumerate(StringIO(text), start=1):

@@ -55,6 +55,7 @@ def read_archive(path: Path, kind: str, keys: Keys) -> tuple[dict[str, Any], dic
         The file is damaged, or is of another kind.
     """
     try:
+        _check_regular(path)
         arrays = _members(path)
         about: dict[str, Any] = json.loads(str(arrays.pop("about")))
         found, version = about.get("kind", MODEL), int(about["format"])
@@ -82,6 +83,7 @@ def read_array(path: Path) -> NDArray[Any]:
     ValueError
         The file contains no array.
     """
+    _check_regular(path)
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # which of them, NumPy decides by version and by byte
@@ -90,6 +92,12 @@ def read_array(path: Path) -> NDArray[Any]:
     if not isinstance(found, np.ndarray):
         raise ValueError("it is an archive of arrays")  # noqa: TRY004 - of the file, not of an argument
     return found
+
+
+def _check_regular(path: Path) -> None:
+    """Raise `ValueError` for a pipe, which might never end, a device or a directory."""
+    if not path.is_file():
+        raise ValueError("it is not a regular file")
 
 
 def _members(path: Path) -> dict[str, NDArray[Any]]:

@@ -1,6 +1,7 @@
 """Files that are damaged or changed: one sentence, whatever was done to them."""
 
 import json
+import os
 import warnings
 import zipfile
 
@@ -111,3 +112,14 @@ def test_that_a_description_that_was_changed_is_reported(name, value, model, tmp
     np.savez(path, **{**arrays, "about": json.dumps({**about, name: value})})
     with pytest.raises(ValueError, match=r"likelihood must be|must be a saved model, was a file"):
         SAVIGP.load(path, Gaussian(0.3))
+
+
+@pytest.mark.parametrize("what", ["fifo", "directory", "device"])
+def test_that_what_is_no_regular_file_is_not_opened(what, tmp_path):
+    path = tmp_path / "model.npz"
+    make = {"fifo": os.mkfifo, "directory": os.mkdir, "device": lambda path: os.symlink("/dev/zero", path)}
+    make[what](path)
+    with pytest.raises(ValueError, match="must be a saved model, was"):
+        SAVIGP.load(path, Gaussian(0.3))
+    with pytest.raises(ValueError, match="it is not a regular file"):
+        read_array(path)

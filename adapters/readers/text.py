@@ -32,10 +32,15 @@ def read_text(directory: Path, path: str | None) -> str:
 def read_lines(directory: Path, path: str | None) -> list[str]:
     """Read the lines of a text file of a run, as with `read_text`; raise `ValueError` beyond `LINE_LIMIT` lines."""
     text = read_text(directory, path)
-    count = text.count("\n")
-    if count > LINE_LIMIT:
-        raise ValueError(f"holds {count} lines, over the limit of {LINE_LIMIT} lines")
+    check_line_count(text, LINE_LIMIT)
     return text.split("\n")
+
+
+def check_line_count(text: str, limit: int) -> None:
+    """Raise `ValueError` if a text has too many lines."""
+    count = text.count("\n")
+    if count > limit:
+        raise ValueError(f"holds {count} lines, over the limit of {limit} lines")
 
 
 def read_numbers(text: str, count: int, skip_lines: int = 0) -> Floats:
@@ -59,8 +64,10 @@ def read_numbers(text: str, count: int, skip_lines: int = 0) -> Floats:
     Raises
     ------
     ValueError
-        A word is not a number (the message quotes it, with its line), or the number of numbers differs.
+        A word is not a number (the message quotes it, with its line), the number of numbers differs, or there are more
+        than `LINE_LIMIT` lines without a number.
     """
+    check_line_count(text, LINE_LIMIT + skip_lines + count)
     read: list[Word] = []
     found = 0
     for position, line in enumerate(StringIO(text), start=1):

@@ -30,6 +30,7 @@ from invgp.adapters import (
 )
 from invgp.adapters.batched import read_rows
 from invgp.adapters.dakota import DakotaResults
+from invgp.adapters.readers import read_numbers
 
 Y = (Quantity("y", "s", (1, 2)),)
 DAKOTA = {form: DakotaResults(form, ("y_1", "y_2")) for form in ("json", "text")}
@@ -76,6 +77,14 @@ def test_that_no_file_does_worse_than_an_error(name: str, content: bytes) -> Non
     assert numbers.shape == (2,)
     assert numbers.dtype == np.float64
     assert len(said) < 2000
+
+
+def test_that_empty_lines_without_end_are_refused_before_they_are_read() -> None:
+    with pytest.raises(ValueError, match="holds 1000004 lines, over the limit of 1000003 lines"):
+        read_numbers("\n" * 1_000_004, 2, skip_lines=1)
+    with pytest.raises(ValueError, match="holds 1000003 lines, over the limit of 1000002 lines"):
+        read_rows("\n" * 1_000_003, 2, 1)
+    assert read_numbers("\n" * 1000 + "1\n2\n", 2).tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("name", [name for name in READERS if name != "netcdf"])
