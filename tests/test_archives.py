@@ -4,6 +4,7 @@ import json
 import os
 import warnings
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -117,7 +118,7 @@ def test_that_a_description_that_was_changed_is_reported(name, value, model, tmp
 @pytest.mark.parametrize("what", ["fifo", "directory", "device"])
 def test_that_what_is_no_regular_file_is_not_opened(what, tmp_path):
     path = tmp_path / "model.npz"
-    make = {"fifo": os.mkfifo, "directory": os.mkdir, "device": lambda path: os.symlink("/dev/zero", path)}
+    make = {"fifo": os.mkfifo, "directory": Path.mkdir, "device": lambda path: path.symlink_to("/dev/zero")}
     make[what](path)
     with pytest.raises(ValueError, match="must be a saved model, was"):
         SAVIGP.load(path, Gaussian(0.3))
