@@ -292,8 +292,8 @@ def read_rows(text: str, rows: int, columns: int, skip_lines: int = 0) -> Floats
     Raises
     ------
     ValueError
-        A word is not a number, the table has another shape, or there are more than `LINE_LIMIT` lines without a row. The
-        message names the line.
+        A word is not a number (the message names the line), the table has another shape, or there are more than
+        `LINE_LIMIT` lines without a row.
     """
     check_line_count(text, LINE_LIMIT + skip_lines + rows)
     table = np.empty((rows, columns))
