@@ -146,7 +146,7 @@ def normal_draws(mean: Floats, covariance: Floats) -> Iterator[Floats]:
     labels = mean.shape[-1]
     normals = ndtri(qmc.Sobol(labels, rng=np.random.default_rng(0)).random(DRAWS))
     # The factor is that of the correlations, because variances in different units differ by orders of magnitude.
-    std = _std(covariance)
+    std = std_of(covariance)
     scale = np.where(std > 0.0, std, 1.0)
     correlation = covariance / (scale[..., :, None] * scale[..., None, :])
     factors = std[..., :, None] * np.linalg.cholesky(correlation + TINY * np.eye(labels))
@@ -155,18 +155,21 @@ def normal_draws(mean: Floats, covariance: Floats) -> Iterator[Floats]:
         yield mean[here, None, :] + normals @ factors[here].swapaxes(-1, -2)
 
 
-def _normal_exceedance(mean: Floats, covariance: Floats, threshold: float) -> Floats:
+def normal_exceedance(mean: Floats, covariance: Floats, threshold: float | Floats) -> Floats:
+    """Return the probability that f ~ N(mean, covariance) exceeds a threshold, or one for each label."""
     from scipy.special import ndtr  # noqa: PLC0415
 
-    return np.asarray(ndtr((mean - threshold) / _std(covariance)))
+    return np.asarray(ndtr((mean - threshold) / std_of(covariance)))
 
 
-def _normal_quantiles(mean: Floats, covariance: Floats, probabilities: Floats) -> Floats:
+def normal_quantiles(mean: Floats, covariance: Floats, probabilities: Floats) -> Floats:
+    """Return quantiles (K, N, L) of f ~ N(mean (N, L), covariance (N, L, L))."""
     scores = np.asarray([NormalDist().inv_cdf(p) for p in probabilities])
-    return np.asarray(mean + _std(covariance) * scores[:, None, None])
+    return np.asarray(mean + std_of(covariance) * scores[:, None, None])
 
 
-def _std(covariance: Floats) -> Floats:
+def std_of(covariance: Floats) -> Floats:
+    """Return the standard deviations (..., L) of covariances (..., L, L)."""
     return np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
 
 
@@ -195,15 +198,15 @@ class Identity:
 
     def moments(self, mean: Floats, covariance: Floats) -> tuple[Floats, Floats]:
         """Return the mean and standard deviation of the physical values."""
-        return mean, _std(covariance)
+        return mean, std_of(covariance)
 
     def quantiles(self, mean: Floats, covariance: Floats, probabilities: Floats) -> Floats:
         """Return quantiles of the physical values."""
-        return _normal_quantiles(mean, covariance, probabilities)
+        return normal_quantiles(mean, covariance, probabilities)
 
     def exceedance(self, mean: Floats, covariance: Floats, threshold: float) -> Floats:
         """Return the probability that a threshold is exceeded."""
-        return _normal_exceedance(mean, covariance, threshold)
+        return normal_exceedance(mean, covariance, threshold)
 
 
 @dataclass(frozen=True)
@@ -234,15 +237,15 @@ class Log:
 
     def moments(self, mean: Floats, covariance: Floats) -> tuple[Floats, Floats]:
         """Return the mean and standard deviation of exp(f)."""
-        return self.process_to_prior(mean, _std(covariance))
+        return self.process_to_prior(mean, std_of(covariance))
 
     def quantiles(self, mean: Floats, covariance: Floats, probabilities: Floats) -> Floats:
         """Return quantiles of exp(f)."""
-        return np.asarray(np.exp(_normal_quantiles(mean, covariance, probabilities)))
+        return np.asarray(np.exp(normal_quantiles(mean, covariance, probabilities)))
 
     def exceedance(self, mean: Floats, covariance: Floats, threshold: float) -> Floats:
         """Return the probability that a threshold is exceeded; it is 1 for a threshold that is not positive."""
-        return _normal_exceedance(mean, covariance, math.log(threshold)) if threshold > 0.0 else np.ones_like(mean)
+        return normal_exceedance(mean, covariance, math.log(threshold)) if threshold > 0.0 else np.ones_like(mean)
 
 
 @dataclass(frozen=True)
@@ -291,3 +294,4 @@ class Increasing:
 
 
 LINKS: dict[str, Link] = {"identity": Identity(), "log": Log(), "increasing": Increasing()}
+BOUNDED_LINKS = ("uniform", "truncated normal")  # see `invgp.bounded_links`

@@ -20,6 +20,8 @@ def build_grid(config: Config, directory: Path) -> Grid | None:
     """Build the grid of a configuration; None for a site model."""
     field = config.forward.kind == "field"
     if config.grid is None:
+        if field and all(latent.domain == "scalar" for latent in config.latents.values()):
+            return Grid.of_scalars()
         if field:
             raise ConfigError("grid: is missing; with forward.kind = 'field' it must be a table, see docs/field.md")
         return None

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from invgp.bounded_links import TruncatedNormal, Uniform
 from invgp.config.build_kernels import build_kernel
 from invgp.config.build_prior_maps import MapContext, has_maps, with_maps
 from invgp.config.mistakes import Mistakes, build_each
 from invgp.config.variable_names import labels_of, per_label
+from invgp.core.kernels import Kernel, Scalar
 from invgp.errors import ConfigError
 from invgp.formatting import format_value
-from invgp.links import LINKS
+from invgp.links import LINKS, Link
 from invgp.problem import WEAK_FACTOR, Floats, Grid, Labels, Latent, Survey
 from invgp.settings.configuration import Config, LatentSection
 from invgp.settings.values import percentage
@@ -41,18 +43,18 @@ def _build_latent(config: Config, name: str, units: Mapping[str, str], context: 
     labels = labels_of(config, section.dimension, key)
     mistakes = Mistakes()
     prior = mistakes.collect(lambda: _prior_moments(section, labels, key))
-    kernel = mistakes.collect(lambda: build_kernel(section.kernel, units, f"{key}.kernel"))
+    kernel = mistakes.collect(lambda: _build_kernel(section, units, key))
     mistakes.raise_all()
     if prior is None or kernel is None:
         raise ConfigError(f"{key}: cannot be used")
-    mean, std = prior
+    mean, std, link = prior
     latent = Latent(
         name=name,
         unit=section.unit,
         mean=mean,
         std=std,
         kernel=kernel,
-        link=LINKS[section.link],
+        link=link,
         dimension=section.dimension,
         labels=labels,
         long_name=section.long_name,
@@ -66,6 +68,10 @@ def _build_latent(config: Config, name: str, units: Mapping[str, str], context: 
         raise ConfigError(f"{key}.learn: must be left out in a field model whose prior std varies with position")
     _check_learning(latent, key)
     return latent
+
+
+def _build_kernel(section: LatentSection, units: Mapping[str, str], key: str) -> Kernel:
+    return Scalar() if section.kernel is None else build_kernel(section.kernel, units, f"{key}.kernel")
 
 
 def check_prior_scales(latents: tuple[Latent, ...], survey: Survey, grid: Grid | None) -> None:
@@ -95,11 +101,21 @@ def _check_learning(latent: Latent, key: str) -> None:
             )
 
 
-def _prior_moments(section: LatentSection, labels: Labels | None, key: str) -> tuple[Floats, Floats]:
-    """Return the prior mean and standard deviation, (L,) each."""
+def _prior_moments(section: LatentSection, labels: Labels | None, key: str) -> tuple[Floats, Floats, Link]:
+    """Return the prior mean and standard deviation, (L,) each, and the link."""
     if has_maps(section):  # `with_maps` replaces the numbers
         size = 1 if labels is None else len(labels)
-        return np.arange(1.0, size + 1.0), np.ones(size)
+        return np.arange(1.0, size + 1.0), np.ones(size), LINKS[section.link]
+    lower, upper = (
+        per_label(end if bound is None else bound, labels, f"{key}.{name}")
+        for name, bound, end in (("lower", section.lower, -np.inf), ("upper", section.upper, np.inf))
+    )
+    if not np.all(lower < upper):
+        bounds = format_value(section.lower), format_value(section.upper)
+        raise ConfigError(f"{key}.upper: must be above lower = {bounds[0]}, was {bounds[1]}")
+    if section.link == "uniform":
+        link = Uniform(lower, upper)
+        return *link.process_to_prior(lower, upper), link
     mean = per_label(section.mean, labels, f"{key}.mean")
     _check_link(section, mean, key)
     share = percentage(section.std)
@@ -110,7 +126,9 @@ def _prior_moments(section: LatentSection, labels: Labels | None, key: str) -> t
             f"{key}.std: must be a number in {section.unit!r} where a mean is zero, "
             f"was {section.std} of {format_value(section.mean)}"
         )
-    return mean, std
+    if section.link == "truncated normal":
+        return mean, std, TruncatedNormal(mean, std, lower, upper)
+    return mean, std, LINKS[section.link]
 
 
 def _check_link(section: LatentSection, mean: Floats, key: str) -> None:

@@ -67,9 +67,10 @@ def file_digest(file: Path) -> str:
 
 
 def first_coordinate_column(config: Config) -> str:
-    """Return the column of the first coordinate."""
-    name, section = next(iter(config.survey.coordinates.items()))
-    return section.column or name
+    """Return the column of the first coordinate; without coordinates, of the first observation."""
+    for name, section in config.survey.coordinates.items():
+        return section.column or name
+    return next(iter(config.survey.observations.values())).columns[0]
 
 
 def assemble_problem(config: Config, table: Table | None, directory: Path, mistakes: Mistakes) -> Problem:
@@ -88,14 +89,14 @@ def assemble_problem(config: Config, table: Table | None, directory: Path, mista
     context = None if points is None else MapContext.of(config, points.X, directory)
     units = {name: c.unit for name, c in positions.items()}
     latents = mistakes.collect(lambda: build_latents(config, units, context))
-    if latents is not None and survey is not None and (grid is not None or config.grid is None):
+    if latents is not None and survey is not None and (grid is not None or config.forward.kind == "site"):
         mistakes.collect(lambda: check_prior_scales(latents, survey, grid))
     places = None if grid is None or survey is None else Places(grid.size, survey.size)
     wiring = mistakes.collect(lambda: build_wiring(config))
     forward = None
     if wiring is not None and (places is not None or config.forward.kind == "site"):
         forward = mistakes.collect(lambda: build_model(config, wiring, places, directory, table))
-    located = survey if config.grid is None else grid
+    located = survey if config.forward.kind == "site" else grid
     direct = None
     if located is not None and latents is not None:
         direct = mistakes.collect(lambda: build_direct(config, located.coordinates, latents, directory))

@@ -112,8 +112,7 @@ def build_model(
     """
     inputs, outputs = tuple(q for q, _ in wiring.inputs), tuple(q for q, _ in wiring.outputs)
     if places is not None:
-        counts = [places.nodes if wire.name in config.latents else places.sites for wire in wiring.inward]
-        inputs = tuple(_at_all_nodes(q, count) for q, count in zip(inputs, counts, strict=True))
+        inputs = tuple(_of_field_model(q, w, config, places) for q, w in zip(inputs, wiring.inward, strict=True))
         outputs = tuple(_at_all_sites(q, places.sites) for q in outputs)
 
     def named(direction: str, index: int, quantity: Quantity, names: Names | None) -> Quantity:
@@ -186,6 +185,13 @@ def _build_output(index: int, section: OutputSection, known: Ends) -> tuple[Quan
             f"{key}.unit: must be a unit that can be converted to that of {name!r} ({unit!r}), was {own!r}"
         )
     return Quantity(section.name, own, labels), SimulatorVariable(name, change)
+
+
+def _of_field_model(quantity: Quantity, wire: SimulatorVariable, config: Config, places: Places) -> Quantity:
+    """Return an input of a field model: a latent at all nodes, a scalar as it is, or a column at all sites."""
+    if wire.name not in config.latents:
+        return _at_all_nodes(quantity, places.sites)
+    return quantity if config.latents[wire.name].domain == "scalar" else _at_all_nodes(quantity, places.nodes)
 
 
 def _at_all_nodes(quantity: Quantity, size: int) -> Quantity:

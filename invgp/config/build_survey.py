@@ -18,10 +18,16 @@ from invgp.problem import Column, Observation, Survey
 from invgp.settings.configuration import ColumnSection, Config
 from invgp.units import conversion
 
+SITE_NUMBER = "site_number"  # coordinate of a survey without coordinates
+
 
 def build_survey(config: Config, table: Table) -> Survey:
     """Build the survey of a configuration from its table."""
     section, mistakes = config.survey, Mistakes()
+    if not section.coordinates and not can_omit_coordinates(config):
+        raise ConfigError(
+            "survey.coordinates: is missing; it must be one to three tables such as [survey.coordinates.x]"
+        )
     if section.crs is not None:
         crs = section.crs
         mistakes.collect(lambda: _check_crs(crs, section.coordinates))
@@ -37,7 +43,18 @@ def build_survey(config: Config, table: Table) -> Survey:
     mistakes.raise_all()
     if coordinates is None or covariates is None or observations is None:
         raise ConfigError("survey: cannot be used")
-    return Survey(coordinates, observations, covariates, section.crs)
+    located = coordinates or (_site_numbers(len(observations[0].values)),)
+    return Survey(located, observations, covariates, section.crs)
+
+
+def can_omit_coordinates(config: Config) -> bool:
+    """Return whether the survey needs no coordinates: for a field model, or if no latent depends on them."""
+    return config.forward.kind == "field" or all(latent.domain == "scalar" for latent in config.latents.values())
+
+
+def _site_numbers(size: int) -> Column:
+    """Return the coordinate of a survey without coordinates."""
+    return Column(SITE_NUMBER, "1", np.arange(1.0, size + 1.0), "number of the site")
 
 
 def _columns_of(table: Table, kind: str, sections: Mapping[str, ColumnSection]) -> tuple[Column, ...]:
@@ -77,6 +94,8 @@ def _column(table: Table, name: str, section: ColumnSection, key: str) -> Column
 
 
 def _check_no_site_twice(coordinates: Sequence[Column]) -> None:
+    if not coordinates:
+        return
     positions = np.stack([c.values for c in coordinates], axis=-1)
     _, first, count = np.unique(positions, axis=0, return_index=True, return_counts=True)
     if np.any(count > 1):

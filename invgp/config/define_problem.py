@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def define(
     data: Mapping[str, ArrayLike] | str | Path | Any,
     *,
-    coordinates: Mapping[str, Unit | ColumnKeys],
+    coordinates: Mapping[str, Unit | ColumnKeys] | None = None,
     observations: Mapping[str, Unit | ObservationKeys],
     latents: Mapping[str, LatentKeys],
     forward: Callable[..., Any] | ForwardModel | Mapping[str, Any],
@@ -55,12 +55,13 @@ def define(
         The sites, one row each: a table, a dataset whose variables have one dimension of sites (converted if they have
         `units`), a mapping of columns (N,), or the path of a CSV or netCDF file.
     coordinates : mapping of str to str or dict
-        One to three coordinates by name: the unit of the column with that name, or a table of keys.
+        One to three coordinates by name: the unit of the column with that name, or a table of keys. They can be left
+        out for a field model, or if all latents are scalars.
     observations : mapping of str to str or dict
         Observations by name: the unit of the column with that name, or a table with `columns` and `dimension`.
     latents : mapping of str to dict
         Unknown fields by name; `mean` and `std` in the unit of the latent, `kernel["length_scale"]` in that of the
-        coordinates.
+        coordinates. One with ``domain="scalar"`` is a number that is the same everywhere.
     forward : callable, ForwardModel or mapping
         The simulator. A function receives its arguments by name: latents, covariates or coordinates, as arrays (B,), or
         (B, L) for a latent with L labels, of B models at once, in their own units. It returns (B,) or (B, L) for one
@@ -75,7 +76,8 @@ def define(
         Direct data by name, such as boreholes: the tables [direct.NAME]. They need no simulator run.
     grid : mapping of str to dict, optional
         For a field model, the coordinates of its regular grid by name. A function then receives all nodes of a latent,
-        (B, G), and all sites of a column, (B, N), and returns (B, N).
+        (B, G), one number of a scalar, (B,), and all sites of a column, (B, N), and returns (B, N). If all latents are
+        scalars, a field model needs no grid: it is requested by ``forward={"kind": "field", ...}``.
     dimensions : mapping of str to sequence, optional
         Labels by the name of a dimension, such as ``{"layer": [1, 2]}``.
     crs : str, optional
@@ -129,7 +131,7 @@ def define(
         "survey": {
             "file": "data",
             "crs": crs,
-            "coordinates": _with_units(coordinates),
+            "coordinates": _with_units(coordinates or {}),
             "covariates": _with_units(covariates or {}),
             "observations": {name: {"columns": [name]} | keys for name, keys in _with_units(observations).items()},
         },

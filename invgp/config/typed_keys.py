@@ -118,13 +118,16 @@ class LatentKeys(TypedDict, total=False):
     """A latent, as [latents.NAME]; mean and std are in its unit, numbers or map files, one or one per label."""
 
     unit: Required[Unit]
-    mean: Required[float | str | MapKeys | Sequence[float | str | MapKeys]]
-    std: Required[float | str | MapKeys | Sequence[float | str | MapKeys]]
+    domain: Literal["field", "scalar"]
+    mean: float | str | MapKeys | Sequence[float | str | MapKeys]
+    std: float | str | MapKeys | Sequence[float | str | MapKeys]
     trend: Sequence[str | MapKeys]
     trend_std: float
-    kernel: Required[KernelKeys | Kernel]
+    kernel: KernelKeys | Kernel
     dimension: str
-    link: Literal["identity", "log", "increasing"]
+    link: Literal["identity", "log", "increasing", "uniform", "truncated normal"]
+    lower: float | Sequence[float]
+    upper: float | Sequence[float]
     learn: LearnKeys
     positive: Literal["", "up", "down"]
     long_name: str

@@ -4,6 +4,10 @@ With L L^T = K_zz for one latent, the whitened inducing variables v = L^-1 (u - 
 prior, and the latent at input n is f_n = mean + w_n^T v + e_n, w_n = L^-1 k_zn, e_n ~ N(0, ktilde_n).
 In the notation of the paper a_n = K_zz^-1 k_zn = L^-T w_n, with K-tilde and A as in eq. (6) of Bonilla, Krauth and
 Dezfouli (2019).
+
+The covariance of a scalar has rank one. Its factor L has the standard deviation in the first column and zeros
+elsewhere, so that every f_n is the first whitened variable times the standard deviation. The other variables have no
+effect.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from invgp.core.backend import (
     tril,
     tril_with_diagonal,
 )
-from invgp.core.kernels import Kernel, Linearised
+from invgp.core.kernels import Kernel, Linearised, Scalar
 
 
 @dataclass(frozen=True)
@@ -170,14 +174,40 @@ class Sensitivity:
 
 
 def inducing_factor(kernels: Sequence[Kernel], Z: Array, jitter: float = 0.0) -> Array:
-    """Compute L (Q, M, M) for inducing inputs Z (Q, M, D); the diagonal is multiplied by 1 + `jitter`."""
+    """Compute L (Q, M, M) for inducing inputs Z (Q, M, D); the diagonal is multiplied by 1 + `jitter`.
+
+    That of a scalar is exact, and singular: see `solvable_factor`.
+    """
     factors = []
     for j, kernel in enumerate(kernels):
+        if isinstance(kernel, Scalar):
+            factors.append(_scalar_factor(kernel, Z[j, ...]))
+            continue
         covariance = kernel(Z[j, ...], Z[j, ...])
         if jitter:
             covariance = covariance + jitter * kernel.diagonal(Z[j, ...]) * identity(covariance)
         factors.append(cholesky(covariance))
     return stack_arrays(factors)
+
+
+def _scalar_factor(kernel: Scalar, Z: Array) -> Array:
+    """Compute L (M, M) of a scalar, with the standard deviation in its first column."""
+    xp = array_namespace(Z)
+    column = kernel.variance**0.5 + xp.zeros_like(Z[:, :1])
+    return xp.concat([column, xp.zeros((Z.shape[0], Z.shape[0] - 1), dtype=Z.dtype, device=device_of(Z))], axis=1)
+
+
+def solvable_factor(kernels: Sequence[Kernel], factor: Array) -> Array:
+    """Return L (Q, M, M) with ones instead of the zeros on the diagonal of scalars.
+
+    L x = b then has a solution, which is that of L x = b with the singular L if there is one: all rows but the first
+    are zero.
+    """
+    if not any(isinstance(kernel, Scalar) for kernel in kernels):
+        return factor
+    xp = array_namespace(factor)
+    diagonal = xp.linalg.diagonal(factor)
+    return tril_with_diagonal(factor, xp.where(diagonal == 0.0, xp.ones_like(diagonal), diagonal))
 
 
 def join_parameters(kernels: Sequence[Kernel]) -> Array:
@@ -210,7 +240,7 @@ def sparse_geometry(kernels: Sequence[Kernel], Z: Array, factor: Array, X: Array
     xp = array_namespace(Z, X)
     kept = tuple(kernel.linearise(Z[j, ...], X) for j, kernel in enumerate(kernels)) if keep else None
     covariance = stack_arrays([c.value for c in kept] if kept else [k(Z[j, ...], X) for j, k in enumerate(kernels)])
-    projection = solve_triangular(factor, covariance, overwrite=not keep)
+    projection = solve_triangular(solvable_factor(kernels, factor), covariance, overwrite=not keep)
     variance = xp.stack([kernel.diagonal(X) for kernel in kernels])
     # Rounding can make the variance slightly negative where an input is an inducing input.
     residual = clip_negative(variance - sum_of_squares(projection))
@@ -231,7 +261,9 @@ def pull_back_batch(
         factor_gradient = gradient.factor + xp.matrix_transpose(gradient.projection)
         return nothing, xp.zeros_like(Z), factor_gradient
     through_residual = -2.0 * gradient.residual[:, None, :] * geometry.projection
-    covariance_gradient = solve_triangular(geometry.factor, gradient.projection + through_residual, transposed=True)
+    covariance_gradient = solve_triangular(
+        solvable_factor(kernels, geometry.factor), gradient.projection + through_residual, transposed=True
+    )
     factor_gradient = gradient.factor - product(covariance_gradient, xp.matrix_transpose(geometry.projection))
     parameters, inputs = pull_back_covariance(kernels, Z, X, geometry, covariance_gradient, gradient.residual)
     return parameters, inputs, factor_gradient
@@ -265,10 +297,14 @@ def pull_back_factor(
 ) -> tuple[Array, Array]:
     """Convert the gradient with respect to L to the kernels' free parameters (P,) and Z (Q, M, D)."""
     xp = array_namespace(Z, factor)
-    covariance_gradient = cholesky_pull_back(factor, gradient)
+    covariance_gradient = cholesky_pull_back(solvable_factor(kernels, factor), gradient)
     parameters, inputs = [], []
     for j, kernel in enumerate(kernels):
         own = Z[j, ...]
+        if isinstance(kernel, Scalar):  # L is proportional to the square root of the variance
+            parameters.append(xp.reshape(0.5 * xp.sum(tril(gradient[j, ...]) * factor[j, ...]), (1,)))
+            inputs.append(xp.zeros_like(own))
+            continue
         added = kernel.pull_back_diagonal(own, jitter * xp.linalg.diagonal(covariance_gradient[j, ...]))
         within = kernel.linearise(own, own).pull_back(covariance_gradient[j, ...])
         parameters.append(within.parameters + added.parameters)

@@ -22,6 +22,7 @@ from scipy.special import logsumexp
 from invgp.core.backend import Array, Backend, array_namespace, to_numpy
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.core.coupled.prior import Prior
+from invgp.core.geometry import solvable_factor
 from invgp.core.sampling.bridge import Evidence, bridge_evidence
 from invgp.core.sampling.hamiltonian import HamiltonianOptions, LogDensity, sample
 from invgp.core.sampling.site_target import SiteTarget
@@ -156,7 +157,7 @@ class EmulatedPosterior:
         """Return the whitened inducing variables (R, Q, N) of latents (R, N, Q), for a dense prior."""
         prior = self.target.prior
         centred = np.moveaxis(latents - to_numpy(prior.mean), 0, -1)  # (N, Q, R)
-        factor = to_numpy(prior.factor)
+        factor = to_numpy(solvable_factor(prior.kernels, prior.factor))
         parts = [solve_triangular(factor[j], centred[:, j], lower=True) for j in range(prior.latent_count)]
         return np.ascontiguousarray(np.stack(parts).transpose(2, 0, 1))
 

@@ -9,6 +9,7 @@ import numpy as np
 from invgp.core.backend import cholesky, to_numpy
 from invgp.core.coupled import Prior
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
+from invgp.core.kernels import Scalar
 from invgp.gaussian_processes import StoredSiteFactors
 from invgp.inference.diagnostics import diagnose, doubtful_latents
 from invgp.inference.notes import inducing_notes, log_link_notes, noise_notes, solver_noise_notes, widened_notes
@@ -111,7 +112,9 @@ def _draw_conditional(problem: Problem, prior: Prior, normals: Floats) -> Floats
     along = np.argsort(problem.survey.X[:, 0], kind="stable")
     for part in np.array_split(along, math.ceil(len(along) / DRAWN_TOGETHER)):
         covariance = prior.conditional_covariance(part)
-        for j in range(prior.latent_count):
+        for j, kernel in enumerate(prior.kernels):
+            if isinstance(kernel, Scalar):
+                continue  # the inducing variables determine it
             factor = to_numpy(cholesky(covariance[j, ...]))
             draws[:, part, j] = normals[:, part, j] @ factor.T
     return draws

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from invgp.core.backend import Backend, cholesky, solve_triangular, to_numpy
 from invgp.core.field.field_gaussian import Gaussian, LowRankGaussian
 from invgp.core.field.grid_basis import Basis, leading_modes
-from invgp.core.kernels import Averaged, Kernel
+from invgp.core.kernels import Averaged, Kernel, Scalar
 from invgp.gaussian_processes import WhitenedInducing
 from invgp.problem import DirectModel, Floats, Problem
 
@@ -256,7 +256,7 @@ def direct_rows(field: Field, problem: Problem, direct: Problem) -> DirectRows:
     at_places, variance = np.zeros((K, P, field.slices[-1].stop)), np.zeros((K, P))
     kernels = [kernel for latent in problem.latents for kernel in latent.kernels]
     for j, (own, basis, part) in enumerate(zip(kernels, field.bases, field.slices, strict=True)):
-        kernel = Averaged(own, problem.grid.X.shape[1])
+        kernel = own if isinstance(own, Scalar) else Averaged(own, problem.grid.X.shape[1])
         pivots = problem.grid.X[basis.pivots]
         projection = solve_triangular(cholesky(kernel(pivots, pivots)), kernel(pivots, X))
         modes = field.std[j] * (projection.T @ to_numpy(basis.rotation)[:, : basis.size])

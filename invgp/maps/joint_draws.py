@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from invgp.core.kernels import Scalar
 from invgp.maps.grids import MapGrid
 from invgp.maps.posterior_field import LocatedPosterior, PosteriorField
 from invgp.maps.prior_draws import (
@@ -23,6 +24,7 @@ from invgp.maps.prior_draws import (
     GridDraw,
     Indices,
     PriorDraw,
+    ScalarDraw,
     WaveDraw,
     is_regular,
 )
@@ -69,6 +71,8 @@ class DrawMethods:
 
     def sample(self, number: int, index: int, kernel: SharedKernel, count: int, rng: np.random.Generator) -> PriorDraw:
         """Draw `count` times with the kernel `index` of the prior `number`."""
+        if isinstance(kernel.kernel, Scalar):
+            return ScalarDraw(count)
         if self.dense:
             return DenseDraw.sample(kernel, self.grid.at(tuple(slice(0, n) for n in self.grid.shape)), count, rng)
         embedding = self.embeddings[number][index] if self.embeddings else None

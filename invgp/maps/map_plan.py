@@ -14,7 +14,13 @@ from threadpoolctl import threadpool_limits
 from invgp.maps.grids import MapGrid, Slices
 from invgp.maps.joint_draws import DrawMethods, JointDraws
 from invgp.maps.map_quantities import LatentQuantity, MapQuantity
-from invgp.maps.map_variables import map_attributes, map_coordinates, quantity_variables
+from invgp.maps.map_variables import (
+    copied_attributes,
+    map_attributes,
+    map_coordinates,
+    quantity_variables,
+    scalar_variable,
+)
 from invgp.maps.nodes import survey_positions
 from invgp.maps.posterior_field import FEWEST_VALUES, LocatedPosterior, PosteriorField
 from invgp.netcdf import BlockVariable
@@ -48,6 +54,8 @@ class MapPlan:
         Approximate size of temporary arrays, in bytes.
     mode : int or None
         Number of the mode that is mapped; None for all.
+    scalars : tuple of LatentQuantity
+        Latents that are the same everywhere, of which the map has numbers.
     undefined : set of str
         Derived quantities that are undefined at some point; complete after all blocks are computed.
     """
@@ -63,6 +71,7 @@ class MapPlan:
     seed: int
     memory: int
     mode: int | None = None
+    scalars: tuple[LatentQuantity, ...] = ()
     undefined: set[str] = field(default_factory=set)
 
     @cached_property
@@ -100,16 +109,35 @@ class MapPlan:
             ).items()
         }
 
+    def scalar_variables(self) -> dict[str, xr.DataArray]:
+        """Return the variables of the scalars, which have no dimension of points."""
+        if not self.scalars:
+            return {}
+        first = tuple(slice(0, 1) for _ in self.grid.shape)
+        X, processes = self.grid.at(first), list(range(self.posterior_field.process_count))
+        at = self.posterior_field.at(X, processes)
+        f = None
+        if self.joint_draws is not None:
+            f = self.joint_draws.at(X, np.zeros(1, dtype=np.intp), self.drawn_field.at(X, processes))
+        found: dict[str, xr.DataArray] = {}
+        for quantity in self.scalars:
+            attributes = copied_attributes(self.posterior, quantity.name)
+            for name, values in self._values(quantity, at, f).items():
+                about = attributes.get(name.removeprefix(quantity.name), {})
+                found[name] = scalar_variable(quantity, name, values, self.dimensions[quantity.name], about)
+        return found
+
     def skeleton(self) -> xr.Dataset:
-        """Return a dataset with the coordinates and attributes of the map, without its variables."""
-        coordinates = map_coordinates(self.posterior, self.grid, self.quantities, self.units, self.levels, self.draws)
+        """Return a dataset with coordinates, attributes and scalars of the map, without the variables of its points."""
+        both = (*self.quantities, *self.scalars)
+        coordinates = map_coordinates(self.posterior, self.grid, both, self.units, self.levels, self.draws)
         dimensions = {d for d in self.dimensions.values() if d is not None}
         kept = {
             name: array
             for name, array in self.posterior.coords.items()
             if len(array.dims) == 1 and array.dims[0] in dimensions
         }
-        names = [q.name for q in self.quantities]
+        names = [q.name for q in both]
         dataset = xr.Dataset(coords={**kept, **coordinates}, attrs=map_attributes(self.posterior, self.grid, names))
         if self.draws:
             dataset.attrs["invgp_map_draws"] = self.draw_methods.name
@@ -120,7 +148,7 @@ class MapPlan:
             about = {"long_name": "mode of the draw, the most probable first", "units": "1"}
             modes = self.joint_draws.mode.astype(np.int32)
             dataset = dataset.assign(mode=xr.DataArray(modes, dims=("realization",), attrs=about))
-        dataset = dataset.assign(survey_positions(self.posterior))
+        dataset = dataset.assign(survey_positions(self.posterior)).assign(self.scalar_variables())
         return dataset.assign(crs=self.posterior["crs"]) if "crs" in self.posterior else dataset
 
     @cached_property

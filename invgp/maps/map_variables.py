@@ -14,6 +14,8 @@ from invgp.axes import axis_attribute
 from invgp.maps.grids import MapGrid, read_axis_letters
 from invgp.maps.map_quantities import DerivedQuantity, MapQuantity
 from invgp.netcdf import BlockVariable
+from invgp.posterior.data_arrays import label_array
+from invgp.posterior.latent_names import scalar_names
 from invgp.problem import Floats
 
 COPIED_ATTRIBUTES = ("long_name", "units", "standard_name", "positive", "comment", "ancillary_variables")
@@ -58,7 +60,7 @@ def quantity_variables(
     about = (
         _derived_attributes(quantity, unit)
         if isinstance(quantity, DerivedQuantity)
-        else _copied_attributes(posterior, name)
+        else copied_attributes(posterior, name)
     )
     leading = {"_quantile": ("quantile",), "_sample": ("realization",)}
     found = {
@@ -127,17 +129,41 @@ def map_coordinates(
 def map_attributes(posterior: xr.Dataset, grid: MapGrid, names: Sequence[str]) -> dict[str, Any]:
     """Return the attributes of a map: those of the posterior, with new history, names and type of points."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    latents = posterior.attrs["invgp_latents"].split()
+    latents, scalars = posterior.attrs["invgp_latents"].split(), scalar_names(posterior)
     return {
         **{key: value for key, value in posterior.attrs.items() if key not in ("invgp_observations", "invgp_points")},
         "history": f"{posterior.attrs['history']}\n{now} invgp {version('invgp')}: predicted",
         "invgp_latents": " ".join(name for name in names if name in latents),
+        **({"invgp_scalars": " ".join(name for name in names if name in scalars)} if scalars else {}),
         "invgp_derived": " ".join(name for name in names if name not in latents),
         "invgp_map": "points" if grid.axes is None else "grid",
     }
 
 
-def _copied_attributes(posterior: xr.Dataset, name: str) -> dict[str, dict[str, Any]]:
+def scalar_variable(
+    quantity: MapQuantity, name: str, values: Floats, dimension: str | None, attributes: dict[str, Any]
+) -> xr.DataArray:
+    """Return a variable of a scalar, from its values (..., 1, L) at one point.
+
+    Parameters
+    ----------
+    quantity : MapQuantity
+    name : str
+        Name of the variable, which is that of the scalar with a suffix.
+    values : array, shape (..., 1, L)
+    dimension : str or None
+        Dimension of the labels.
+    attributes : dict
+    """
+    suffix = name.removeprefix(quantity.name)
+    leading = {"_quantile": ("quantile",), "_sample": ("realization",), "_exceedance": (f"{quantity.name}_threshold",)}
+    if suffix == "_exceedance":
+        attributes = {"long_name": f"probability that {quantity.name} is above the threshold", "units": "1"}
+    return label_array(values, dimension, attributes, leading.get(suffix, ()), points=None)
+
+
+def copied_attributes(posterior: xr.Dataset, name: str) -> dict[str, dict[str, Any]]:
+    """Return the attributes of the variables of a latent that a map copies, by their suffixes."""
     return {
         suffix: {key: value for key, value in posterior[name + suffix].attrs.items() if key in COPIED_ATTRIBUTES}
         for suffix in LATENT_SUFFIXES

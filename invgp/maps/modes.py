@@ -10,6 +10,7 @@ from invgp.maps.map_quantities import LatentQuantity, PointSummary
 from invgp.maps.nodes import as_points
 from invgp.maps.posterior_field import PosteriorField
 from invgp.maps.read_posterior_field import read_posterior_field
+from invgp.posterior.latent_names import field_names, latent_names, scalar_names
 from invgp.posterior.modes import draws_of_mode, mode_probabilities
 from invgp.problem import Floats
 
@@ -45,6 +46,8 @@ def select_mode(posterior: xr.Dataset, mode: int) -> xr.Dataset:
     """
     if "invgp_map" in posterior.attrs:
         raise ArgumentError(f"mode: must be given to `invgp predict`, since the dataset is a map, was {mode}")
+    if not field_names(posterior):
+        return _select_mode_of_scalars(posterior, mode)
     points = as_points(posterior)
     field = read_posterior_field(points, mode)
     found = posterior.isel(realization=draws_of_mode(posterior, "mode", mode))
@@ -53,12 +56,30 @@ def select_mode(posterior: xr.Dataset, mode: int) -> xr.Dataset:
     names = posterior.attrs["invgp_coordinates"].split()
     X = np.stack([np.asarray(points[name].values, dtype=np.float64) for name in names], axis=-1)
     blocks = [X[i : i + POINTS_AT_ONCE] for i in range(0, len(X), POINTS_AT_ONCE)]
+    scalars = scalar_names(posterior)
     for latent in field.fields:
-        quantity = LatentQuantity(latent)
-        parts = [quantity.summary(field.at(block, latent.processes), levels) for block in blocks]
+        quantity, own = LatentQuantity(latent), [X[:1]] if latent.name in scalars else blocks
+        parts = [quantity.summary(field.at(block, latent.processes), levels) for block in own]
         found = found.assign(_latent_variables(posterior, latent.name, _join(parts)))
     if "correlation" in found:
         found["correlation"] = found["correlation"].copy(data=_correlations(field, blocks).astype(np.float32))
+    return _with_attributes_of_mode(posterior, found, mode)
+
+
+def _select_mode_of_scalars(posterior: xr.Dataset, mode: int) -> xr.Dataset:
+    """Return the part of one mode of a posterior of scalars, from its stored draws."""
+    found = posterior.isel(realization=draws_of_mode(posterior, "mode", mode))
+    levels = np.asarray(posterior["quantile"].values, dtype=np.float64)
+    for name in latent_names(posterior):
+        draws = np.asarray(found[f"{name}_sample"].values, dtype=np.float64)
+        values = {"": draws.mean(axis=0), "_std": draws.std(axis=0), "_quantile": np.quantile(draws, levels, axis=0)}
+        found = found.assign(_latent_variables(posterior, name, values))
+    unknown = [f"{name}_information" for name in latent_names(posterior)]
+    return _with_attributes_of_mode(posterior, found.drop_vars(["correlation", *unknown], errors="ignore"), mode)
+
+
+def _with_attributes_of_mode(posterior: xr.Dataset, found: xr.Dataset, mode: int) -> xr.Dataset:
+    """Return the part of one mode with its data and its probability, without diagnostics of all draws."""
     observations = str(posterior.attrs.get("invgp_observations", "")).split()
     if all(f"{name}_predicted_by_mode" in posterior for name in observations):
         for name in observations:

@@ -21,6 +21,7 @@ from invgp.maps.map_quantities import DerivedQuantity, LatentQuantity, MapQuanti
 from invgp.maps.nodes import as_points, survey_positions
 from invgp.maps.posterior_field import PosteriorField
 from invgp.maps.read_posterior_field import read_posterior_field
+from invgp.posterior.latent_names import field_names, scalar_names
 from invgp.problem import Floats
 
 MEMORY = 2**29  # bytes of temporary arrays
@@ -57,6 +58,10 @@ def plan_map(
     ConfigError
         An argument is invalid, or the posterior lacks the variables for prediction.
     """
+    if not field_names(posterior):
+        raise ArgumentError(
+            "posterior: must have a latent that depends on the position, had only scalars: their values are in the file"
+        )
     posterior = as_points(posterior)
     posterior_field = read_posterior_field(posterior, mode)
     levels = np.asarray(posterior["quantile"].values if quantiles is None else quantiles, dtype=np.float64)
@@ -81,15 +86,21 @@ def plan_map(
     limits: dict[str, tuple[float, ...]] = {}
     for name, value in (parse_threshold(text, units) for text in exceed):
         limits[name] = tuple(sorted({*limits.get(name, ()), value}))
-    quantities: list[MapQuantity] = [
+    selected = [
         LatentQuantity(field, limits.get(field.name, ()))
         for field in posterior_field.fields
         if not latents or field.name in latents
     ]
+    everywhere = scalar_names(posterior)
+    scalars = tuple(quantity for quantity in selected if quantity.name in everywhere)
+    quantities: list[MapQuantity] = [quantity for quantity in selected if quantity.name not in everywhere]
     for one in expressions:
         fields = tuple(field for field in posterior_field.fields if field.name in one.latents)
         quantities.append(DerivedQuantity(one, fields, limits.get(one.name, ())))
-    unmapped = [name for name in limits if name not in {q.name for q in quantities}]
+    if not quantities:
+        raise ArgumentError(f"latents: must name a latent that depends on the position, was {', '.join(latents)}")
+    mapped = {q.name for q in (*quantities, *scalars)}
+    unmapped = [name for name in limits if name not in mapped]
     if unmapped:
         raise ArgumentError(
             f"exceed: must be of a quantity that is mapped, was {unmapped[0]!r}, which `latents` leaves out"
@@ -101,13 +112,14 @@ def plan_map(
         posterior_field,
         target,
         tuple(quantities),
-        {q.name: units[q.name] for q in quantities},
-        {q.name: dimensions[q.name] for q in quantities},
+        {name: units[name] for name in mapped},
+        {name: dimensions[name] for name in mapped},
         np.unique(levels),
         draws,
         int(posterior.attrs["invgp_seed"]) if seed is None else seed,
         memory,
         mode,
+        scalars,
     )
 
 

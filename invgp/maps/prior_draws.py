@@ -81,6 +81,27 @@ class DenseDraw:
 
 
 @dataclass(frozen=True)
+class ScalarDraw:
+    """Draws of the deviation of a scalar from its mean given the inducing variables, which determine it: zero.
+
+    Attributes
+    ----------
+    count : int
+        Number of draws, K.
+    """
+
+    count: int
+
+    def corrections(self, whitened: Floats) -> Floats:
+        """Return the inducing variables themselves."""
+        return whitened
+
+    def at(self, X: Floats, rows: Indices) -> Floats:  # noqa: ARG002 - the same everywhere
+        """Return zeros (K, B)."""
+        return np.zeros((self.count, len(X)))
+
+
+@dataclass(frozen=True)
 class Embedding:
     """Square roots of the eigenvalues of a periodic covariance that agrees with a kernel on a regular grid.
 

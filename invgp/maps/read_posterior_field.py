@@ -10,10 +10,11 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from invgp.bounded_links import link_from_attributes
 from invgp.core.coupled.coupled_gaussian import CoupledGaussian, SiteFactors, gaussian_from_natural, natural_parameters
 from invgp.core.coupled.prior import Prior
 from invgp.core.geometry import inducing_factor
-from invgp.core.kernels import Averaged, Kernel
+from invgp.core.kernels import Averaged, Kernel, Scalar
 from invgp.errors import ArgumentError, ConfigError
 from invgp.gaussian_processes import (
     ProcessPosterior,
@@ -25,7 +26,6 @@ from invgp.gaussian_processes import (
     read_process_posterior,
     site_locations,
 )
-from invgp.links import LINKS
 from invgp.maps.posterior_field import DrawGroup, PosteriorField
 from invgp.maps.process_prior import LatentField, ProcessPrior, SharedKernel
 from invgp.posterior.modes import draws_of_mode
@@ -185,8 +185,8 @@ def _read_fields(posterior: xr.Dataset, coordinates: Sequence[str]) -> tuple[Lat
         about = posterior[name].attrs
         mean, std = (np.atleast_1d(np.asarray(about[key], dtype=np.float64)) for key in ("process_mean", "process_std"))
         first = fields[-1].first + fields[-1].size if fields else 0
-        maps = read_prior_maps(posterior, name, coordinates)
-        fields.append(LatentField(name, LINKS[about["link"]], first, mean, std, kernel_from_attributes(about), maps))
+        maps, link = read_prior_maps(posterior, name, coordinates), link_from_attributes(about, len(mean))
+        fields.append(LatentField(name, link, first, mean, std, kernel_from_attributes(about), maps))
     return tuple(fields)
 
 
@@ -197,7 +197,7 @@ def _build_posterior_field(
     std, kernels = np.concatenate([f.std for f in fields]), [kernel for f in fields for kernel in f.kernels]
     Q = len(std)
     if X.shape[1] > dimensions:
-        kernels = [Averaged(kernel, dimensions) for kernel in kernels]
+        kernels = [k if isinstance(k, Scalar) else Averaged(k, dimensions) for k in kernels]
     inducing = None if isinstance(stored, WhitenedGaussians) else stored.inducing
     jitter = stored.jitter if isinstance(stored, StoredSiteFactors) else 0.0
     Z = np.broadcast_to(X, (Q, *X.shape)) if inducing is None else inducing

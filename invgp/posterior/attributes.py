@@ -58,6 +58,7 @@ def dataset_attributes(problem: Problem, solution: Solution) -> dict[str, Any]:
         "invgp_software": ", ".join(software),
         **position_attributes(problem),
         "invgp_latents": " ".join(v.name for v in problem.latents),
+        **({"invgp_scalars": " ".join(problem.scalars)} if problem.scalars else {}),
         "invgp_observations": " ".join(o.name for o in problem.survey.observations),
         "invgp_config": problem.config_text,
     }

@@ -42,7 +42,7 @@ def dataset_coordinates(problem: Problem, solution: Solution) -> dict[str, xr.Da
         if problem.survey.extents is not None:
             attributes["bounds"] = f"{name}_bounds"
         coordinates[name] = make_array(("site",), column.values, attributes)
-    if problem.grid is not None:
+    if problem.grid is not None and problem.has_fields:
         for column, attributes in _coordinate_attributes(problem.grid.coordinates, crs):
             coordinates[column.name] = make_array(("node",), column.values, attributes)
         about_nodes = {"long_name": "node of the model grid, the last coordinate fastest where it is regular"}
@@ -123,7 +123,9 @@ def _coordinate_attributes(columns: Sequence[Column], crs: str | None) -> Iterat
 
 def latent_coordinates(problem: Problem) -> tuple[Column, ...]:
     """Return the coordinates of the latents, in the order of their length-scales."""
-    return problem.survey.coordinates if problem.grid is None else problem.grid.coordinates
+    if problem.grid is None or not problem.has_fields:
+        return problem.survey.coordinates
+    return problem.grid.coordinates
 
 
 def coordinate_order(problem: Problem) -> list[int]:
@@ -138,7 +140,7 @@ def coordinate_order(problem: Problem) -> list[int]:
 def position_attributes(problem: Problem) -> dict[str, Any]:
     """Return attributes with the coordinate names of the latents and, for a field model, of the sites."""
     sites = " ".join(site_coordinate_name(problem, c) for c in problem.survey.coordinates)
-    if problem.grid is None:
+    if problem.grid is None or not problem.has_fields:
         return {"invgp_coordinates": sites}
     names = [c.name for c in problem.grid.coordinates]
     nodes = " ".join(names[i] for i in coordinate_order(problem))

@@ -22,7 +22,7 @@ def label_array(
     dimension: str | None,
     attributes: Mapping[str, Any],
     leading: tuple[str, ...] = (),
-    points: str = "site",
+    points: str | None = "site",
 ) -> xr.DataArray:
     """Return values of a variable with labels as a DataArray.
 
@@ -37,12 +37,14 @@ def label_array(
     leading : tuple of str
         Dimensions before those of the points.
     points : str
-        Dimension of the points, ``"site"`` or ``"node"``.
+        Dimension of the points, ``"site"`` or ``"node"``; None for a scalar, whose value is that of the first point.
 
     Returns
     -------
     DataArray
     """
+    dims: tuple[str, ...] = (*leading, *(() if points is None else (points,)))
+    values = values if points is not None else values[..., 0, :]
     if dimension is None:
-        return make_array((*leading, points), values[..., 0], attributes)
-    return make_array((*leading, points, dimension), values, attributes)
+        return make_array(dims, np.asarray(values[..., 0]), attributes)
+    return make_array((*dims, dimension), values, attributes)

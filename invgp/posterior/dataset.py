@@ -75,9 +75,12 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
             variables |= sampling_variables(latent, solution, solution.samples, problem.latent_slices[latent.name])
         variables |= draw_variables(solution.samples, len(solution.draws)) | mode_variables(solution.samples)
         variables |= hyperparameter_variables(solution.samples)
-        if solution.processes is not None:
+        if solution.processes is not None and problem.has_fields:
             variables |= whitened_draws(solution.samples, solution.processes)
-    if solution.processes is not None:
+    if not problem.has_fields:  # nothing depends on the place
+        along = {solution.points: 0}
+        variables |= {n: variables[n].isel(along) for n in ("correlation", "gaussian_error") if n in variables}
+    elif solution.processes is not None:
         variables |= solution.processes.to_variables({c.name: c.unit for c in latent_coordinates(problem)})
     dataset = xr.Dataset(
         variables, coords=dataset_coordinates(problem, solution), attrs=dataset_attributes(problem, solution)

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from pyproj import CRS
 from pyproj.exceptions import CRSError
 
+from invgp.bounded_links import link_from_attributes
 from invgp.core.kernels import STATIONARY
 from invgp.gaussian_processes import DEFINITION, INDUCING_SUFFIX, MEAN_MAP, SCALE_MAP, kernel_from_attributes
-from invgp.links import LINKS
 from invgp.units import is_unit
 
 TEXT_ATTRIBUTES = (
@@ -25,7 +25,15 @@ TEXT_ATTRIBUTES = (
     *("invgp_converged", "invgp_settled"),
     *("invgp_diagnostics", "invgp_emulator", "invgp_survey", "invgp_survey_digest", "invgp_simulator"),
     *("invgp_simulator_digest", "invgp_software", "invgp_coordinates", "invgp_site_coordinates"),
-    *("invgp_grid_coordinates", "invgp_latents", "invgp_derived", "invgp_observations", "invgp_config", "invgp_map"),
+    *(
+        "invgp_grid_coordinates",
+        "invgp_latents",
+        "invgp_scalars",
+        "invgp_derived",
+        "invgp_observations",
+        "invgp_config",
+        "invgp_map",
+    ),
     *("invgp_points", "invgp_draws", "invgp_calibration", "invgp_hyperparameters"),
     *("invgp_sources", "invgp_direct_sources", "invgp_without", "invgp_answer"),
 )
@@ -89,8 +97,12 @@ def check_schema(dataset: xr.Dataset) -> None:
         raise SchemaError("its attribute 'invgp_latents' names no latent")
     _check_labels(dataset)
     points = _check_positions(dataset, coordinates)
+    scalars = _read_names(dataset, "invgp_scalars", empty=True)
+    for name in scalars:
+        if name not in latents:
+            raise SchemaError(f"its attribute 'invgp_scalars' must name latents, named {name!r}")
     for name in latents:
-        _check_latent(dataset, name, points)
+        _check_latent(dataset, name, () if name in scalars else points)
     if "invgp_map" not in attributes:
         for name in latents:
             _check_latent_values(dataset, name)
@@ -119,7 +131,8 @@ def _check_run(dataset: xr.Dataset, coordinates: Sequence[str], latents: Sequenc
     processes = sum(_label_count(dataset, name) for name in latents)
     where = "node" if "node" in dataset.dims else "site"
     if "correlation" in dataset:
-        _number_values(dataset, "correlation", (where, "process", "other_process"))
+        fields = set(latents) - set(_read_names(dataset, "invgp_scalars", empty=True))
+        _number_values(dataset, "correlation", (*((where,) if fields else ()), "process", "other_process"))
     if "process" in dataset.dims and dataset.sizes["process"] != processes:
         raise SchemaError(f"its dimension 'process' must have the size {processes}, was {dataset.sizes['process']}")
     if any(name in dataset for name in PROCESS_VARIABLES):
@@ -360,10 +373,15 @@ def _check_prior(dataset: xr.Dataset, name: str, dimensions: int) -> None:
     described = DEFINITION in about
     if described:
         _check_kernel_definition(about[DEFINITION], name, dimensions)
-    for key, known in (*(() if described else (("kernel", STATIONARY),)), ("link", LINKS)):
-        if about.get(key) not in known:
-            found = f"was {about[key]!r}" if key in about else "was missing"
-            raise SchemaError(f"the attribute {key!r} of its variable {name!r} must be {_quote_names(known)}, {found}")
+    if not described and about.get("kernel") not in STATIONARY:
+        found = f"was {about['kernel']!r}" if "kernel" in about else "was missing"
+        raise SchemaError(
+            f"the attribute 'kernel' of its variable {name!r} must be {_quote_names(STATIONARY)}, {found}"
+        )
+    try:
+        link_from_attributes(about, count)
+    except ValueError as error:
+        raise SchemaError(f"of its variable {name!r}, {error}") from error
     scales = () if described else (("length_scale", dimensions),)
     for key, size in (*scales, ("process_mean", count), ("process_std", count)):
         _check_numbers(dataset, name, key, size, positive=key != "process_mean")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from invgp.bounded_links import link_attributes
 from invgp.gaussian_processes import ProcessPosterior, kernel_attributes
 from invgp.posterior.data_arrays import label_array, make_array
 from invgp.posterior.solution import Samples, Solution
@@ -78,7 +79,7 @@ def latent_variables(
     positive = {"positive": latent.positive} if latent.positive else {}
 
     def field(values: Floats, attributes: Mapping[str, Any], leading: tuple[str, ...] = ()) -> xr.DataArray:
-        return label_array(values, latent.dimension, attributes, leading, solution.points)
+        return label_array(values, latent.dimension, attributes, leading, _points(latent, solution))
 
     few_runs = {}
     if solution.few_runs_std is not None:
@@ -143,15 +144,20 @@ def sampling_variables(latent: Latent, solution: Solution, samples: Samples, col
             samples.r_hat[:, columns].astype(np.float32),
             latent.dimension,
             {"long_name": f"R-hat of the draws of {what}", **scale},
-            points=solution.points,
+            points=_points(latent, solution),
         ),
         f"{name}_effective_sample_size": label_array(
             samples.effective[:, columns].astype(np.float32),
             latent.dimension,
             {"long_name": f"effective number of draws of {what}", **scale},
-            points=solution.points,
+            points=_points(latent, solution),
         ),
     }
+
+
+def _points(latent: Latent, solution: Solution) -> str | None:
+    """Return the dimension of the places of a latent; None for a scalar."""
+    return None if latent.is_scalar else solution.points
 
 
 def draw_variables(samples: Samples, count: int) -> dict[str, xr.DataArray]:
@@ -241,6 +247,8 @@ def _prior_attributes(latent: Latent, process_mean: Floats, process_std: Floats)
     """Return the prior of a latent with its learnt values; a list of one number becomes a number, as in netCDF."""
     kernel = kernel_attributes(latent.kernel)
     numbers = {name: value for name, value in kernel.items() if not isinstance(value, str)}
+    link = link_attributes(latent.link)
+    numbers |= {name: value for name, value in link.items() if not isinstance(value, str)}
     numbers |= {"process_mean": process_mean, "process_std": process_std}
     learnt = {"learnt": " ".join(latent.learn)} if latent.learn else {}
     kept = {name: value if value.size > 1 else float(value[0]) for name, value in numbers.items()}

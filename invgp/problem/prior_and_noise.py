@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from invgp.core.kernels import Kernel
+from invgp.core.kernels import Kernel, Scalar
 from invgp.errors import ConfigError
 from invgp.links import LINKS, Link
 from invgp.problem.prior_map import PriorMap
@@ -19,7 +19,7 @@ SMALLEST_EIGENVALUE = 1e-12  # of a correlation matrix; a smaller one may be rou
 
 @dataclass(frozen=True)
 class Latent:
-    """An unknown field with its Gaussian process prior: one process, or one process per label.
+    """An unknown field or number with its Gaussian process prior: one process, or one process per label.
 
     Parameters
     ----------
@@ -29,7 +29,8 @@ class Latent:
     mean, std : array, shape (L,)
         Prior mean and standard deviation of the physical quantity, in `unit`; with `maps`, nominal ones.
     kernel : Kernel
-        Kernel of the processes, with a nominal variance of 1 and length-scales in the units of the coordinates.
+        Kernel of the processes, with a nominal variance of 1 and length-scales in the units of the coordinates;
+        `Scalar` for a latent that is the same everywhere.
     link : Link
         Function from the process to the physical quantity.
     dimension : str or None
@@ -68,6 +69,11 @@ class Latent:
     def size(self) -> int:
         """Number of processes."""
         return len(self.mean)
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether the latent is the same everywhere."""
+        return isinstance(self.kernel, Scalar)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.kernels import Averaged, Kernel
+from invgp.core.kernels import Averaged, Kernel, Scalar
 
 Floats = NDArray[np.float64]
 Labels = tuple[int, ...] | tuple[str, ...]
@@ -145,7 +145,9 @@ class Survey:
         Kernel
             As a function of `locations`.
         """
-        return kernel if self.extents is None else Averaged(kernel, len(self.coordinates))
+        if self.extents is None or isinstance(kernel, Scalar):
+            return kernel
+        return Averaged(kernel, len(self.coordinates))
 
     @property
     def Y(self) -> Floats:  # noqa: N802 - the paper's name
@@ -168,6 +170,11 @@ class Grid:
 
     coordinates: tuple[Column, ...]
     shape: tuple[int, ...] = ()
+
+    @staticmethod
+    def of_scalars() -> Grid:
+        """Return the grid of a model all of whose latents are scalars: a single node, whose coordinate has no use."""
+        return Grid((Column("node", "1", np.zeros(1)),))
 
     @property
     def size(self) -> int:

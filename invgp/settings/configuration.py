@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 from pydantic import BeforeValidator, Field, ValidatorFunctionWrapHandler, WrapValidator, model_validator
 
 from invgp.core.kernels import Kernel
-from invgp.links import LINKS
+from invgp.links import BOUNDED_LINKS, LINKS
 from invgp.settings.error_messages import WholeSentenceError
 from invgp.settings.inference_settings import InferenceSettings, OutputSettings
 from invgp.settings.section import Section
@@ -74,7 +74,10 @@ class SurveySection(Section):
         "coordinates must be in a unit that converts to metres if it is projected, to degrees if it is geographic",
     )
     coordinates: dict[Name, ColumnSection] = Field(
-        description="one to three tables such as [survey.coordinates.easting]", min_length=1, max_length=3
+        default={},
+        description="one to three tables such as [survey.coordinates.easting]; with forward.kind = 'field', or if all "
+        "latents are scalars, they can be left out: sites then have numbers only",
+        max_length=3,
     )
     observations: dict[Name, ObservationSection] = Field(
         description="at least one table such as [survey.observations.time]", min_length=1
@@ -236,13 +239,18 @@ class MapSection(Section):
     )
 
 
+def _is_map(item: object) -> bool:
+    """Return whether a value is a map, not a number or a percentage."""
+    return isinstance(item, MapSection) or (isinstance(item, str) and is_map_file(item))
+
+
 def _with_tables(check: Callable[[object], object], what: str) -> Callable[[object], object]:
     """Return a check of a value that may be a map, or a list of values and maps."""
 
     def convert(value: object) -> object:
         items = value if isinstance(value, list) else [value]
         found = [MapSection.model_validate(item) if isinstance(item, dict) else item for item in items]
-        maps = [isinstance(item, MapSection) or (isinstance(item, str) and is_map_file(item)) for item in found]
+        maps = [_is_map(item) for item in found]
         try:
             if not all(maps):
                 numbers = [item for item, is_map in zip(found, maps, strict=True) if not is_map]
@@ -280,17 +288,25 @@ TrendTerms = Annotated[
 
 
 class LatentSection(Section):
-    """An unknown field."""
+    """An unknown field, or an unknown number."""
 
     unit: UnitText = UNIT
-    dimension: str | None = DIMENSION
-    mean: PriorMeans = Field(
-        description="the prior mean: a number, a map file, or a list with one of them for each label of the dimension"
+    domain: Literal["field", "scalar"] = Field(
+        default="field",
+        description="'scalar' for a number that is the same everywhere (with a dimension, one number for each label); "
+        "it has no kernel",
     )
-    std: PriorSpreads = Field(
+    dimension: str | None = DIMENSION
+    mean: PriorMeans | None = Field(
+        default=None,
+        description="the prior mean: a number, a map file, or a list with one of them for each label of the dimension; "
+        "left out with link = 'uniform'",
+    )
+    std: PriorSpreads | None = Field(
+        default=None,
         description="the prior standard deviation: a positive number, a map file, a list with one of them for each "
         "label of the dimension, or a percentage of the mean such as '15%'; with link = 'increasing', of each label's "
-        "increment"
+        "increment; left out with link = 'uniform'",
     )
     trend: TrendTerms = Field(
         default=[],
@@ -302,18 +318,66 @@ class LatentSection(Section):
         description="the prior standard deviation of the constant of the trend, and of the change from the middle of "
         "the points to the edge by each of its terms, as a multiple of std",
     )
-    kernel: Annotated[KernelSection, WrapValidator(_kernel_object)] = Field(description=KernelSection.described)
-    link: Literal[tuple(LINKS)] = Field(  # type: ignore[valid-type]
-        default="identity",
-        description="'log' for a positive quantity; 'increasing' for one that increases from label to label, such "
-        "as the depths of layers: its increments are then positive",
+    kernel: Annotated[KernelSection, WrapValidator(_kernel_object)] | None = Field(
+        default=None, description=f"{KernelSection.described}; left out for a scalar"
     )
+    link: Literal[(*LINKS, *BOUNDED_LINKS)] = Field(  # type: ignore[valid-type]
+        default="identity",
+        description="'log' for a positive quantity with a log-normal prior; 'increasing' for one that increases from "
+        "label to label, such as the depths of layers: its increments are then positive; 'uniform' for a uniform prior "
+        "between lower and upper; 'truncated normal' for a normal prior that is cut off at lower or upper or both",
+    )
+    lower: Numbers | None = Field(
+        default=None,
+        description="the lower bound with link = 'uniform' or 'truncated normal': a number or one for each label",
+    )
+    upper: Numbers | None = Field(default=None, description="the upper bound, in the same way")
     learn: LearnSection = Field(
         default=LearnSection(), description=f"{LearnSection.described}; for the coupled posterior"
     )
     positive: Literal["", "up", "down"] = POSITIVE
     long_name: str = LONG_NAME
     standard_name: str = STANDARD_NAME
+
+    @model_validator(mode="after")
+    def _keys_of_link(self) -> Self:
+        fields = type(self).model_fields
+        wrong = []
+        for key, needed, why in (
+            ("kernel", self.domain == "field", "for domain = 'scalar'"),
+            ("mean", self.link != "uniform", "with link = 'uniform', whose bounds define the prior"),
+            ("std", self.link != "uniform", "with link = 'uniform', whose bounds define the prior"),
+        ):
+            given = getattr(self, key) is not None
+            if needed and not given:
+                wrong.append(f"{key}: is missing; it must be {fields[key].description}")
+            if given and not needed:
+                wrong.append(f"{key}: must be left out {why}, was given")
+        bounds = [key for key in ("lower", "upper") if getattr(self, key) is not None]
+        if self.link == "uniform":
+            missing = [key for key in ("lower", "upper") if key not in bounds]
+            wrong += [f"{key}: is missing; with link = 'uniform' it must be a number" for key in missing]
+        elif self.link == "truncated normal" and not bounds:
+            wrong.append("lower: is missing; with link = 'truncated normal' lower or upper or both must be given")
+        elif self.link not in BOUNDED_LINKS:
+            wrong += [
+                f"{key}: must be left out unless link = 'uniform' or 'truncated normal', was given" for key in bounds
+            ]
+        if self.domain == "scalar" or self.link in BOUNDED_LINKS:
+            why = "for domain = 'scalar'" if self.domain == "scalar" else f"with link = {self.link!r}"
+            maps = [
+                key
+                for key in ("mean", "std")
+                for one in [getattr(self, key)]
+                if any(_is_map(item) for item in (one if isinstance(one, list) else [one]))
+            ]
+            wrong += [f"{key}: must be numbers {why}, was a map" for key in dict.fromkeys(maps)]
+            wrong += [f"trend: must be left out {why}, was given"] if self.trend else []
+        if self.link in BOUNDED_LINKS and self.learn.std is not None:
+            wrong.append(f"learn.std: must be left out with link = {self.link!r}, was given")
+        if wrong:
+            raise WholeSentenceError(wrong)
+        return self
 
 
 class NoiseSection(Section):

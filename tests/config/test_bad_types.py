@@ -138,7 +138,7 @@ WRONG_TYPES = [
     Case(
         "unknown link",
         {'link = "log"': 'link = "ln"'},
-        "latents.velocity.link: must be 'identity', 'log' or 'increasing', was 'ln'",
+        "latents.velocity.link: must be 'identity', 'log', 'increasing', 'uniform' or 'truncated normal', was 'ln'",
     ),
     Case(
         "unknown adapter",

@@ -7,7 +7,7 @@ from invgp.core.kernels.coregionalised import Coregionalised
 from invgp.core.kernels.distances import MAX_DIRECT_DIMENSIONS, squared_distances
 from invgp.core.kernels.mapped import Mapped, Trended, interpolate, scale_by_map
 from invgp.core.kernels.periodic import Periodic
-from invgp.core.kernels.simple import Constant, Linear, White
+from invgp.core.kernels.simple import Constant, Linear, Scalar, White
 from invgp.core.kernels.stationary import (
     STATIONARY,
     Matern32,
@@ -37,6 +37,7 @@ __all__ = [
     "Periodic",
     "Product",
     "RationalQuadratic",
+    "Scalar",
     "SquaredExponential",
     "Stationary",
     "Sum",

@@ -1,4 +1,4 @@
-"""Kernels without a correlation length: constant, white noise and linear."""
+"""Kernels without a correlation length: constant, scalar, white noise and linear."""
 
 from __future__ import annotations
 
@@ -82,6 +82,21 @@ class Constant(_WithVariance):
         """Compute the covariance (N, M) between inputs X1 (N, D) and X2 (M, D)."""
         xp = array_namespace(X1, X2)
         return self.variance + xp.zeros_like(X1[:, :1]) + xp.zeros_like(X2[:, :1]).T
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scalar(Constant):
+    """An unknown number: a process with the same value at all inputs.
+
+    Its covariance matrices have rank one. `invgp.core.geometry` uses their exact factor, without a jitter, so that the
+    values at all inputs are equal to the last digit.
+
+    Parameters
+    ----------
+    variance : float or array, shape ()
+    """
+
+    kind: ClassVar[str] = "scalar"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
