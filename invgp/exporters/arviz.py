@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from invgp.atomic_files import library_errors
 from invgp.delayed_interrupts import delay_interrupts
 from invgp.exporters.exported_fields import select_sampled
+from invgp.posterior.latent_names import scalar_names
 
 LIBRARY = "invgp"
 CHAIN = "chain"  # number of the chain of each draw, in posteriors with draws from Markov chains
@@ -50,7 +51,8 @@ def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Pat
     draws = _rename(dataset, {f"{name}_sample": name for name in names})
     chain = dataset[CHAIN].values if _is_per_draw(dataset, CHAIN) else np.zeros(dataset.sizes["realization"], dtype=int)
     groups = {"posterior": _split_chains(draws, chain)}
-    statistics = [str(name) for name in dataset.variables if _is_per_draw(dataset, name) and name != CHAIN]
+    others = {CHAIN, *(f"{name}_sample" for name in scalar_names(dataset))}
+    statistics = [str(name) for name in dataset.variables if _is_per_draw(dataset, name) and name not in others]
     if statistics:
         groups["sample_stats"] = _split_chains(dataset.reset_coords(statistics, drop=False)[statistics], chain)
     observed = str(dataset.attrs.get("invgp_observations", "")).split()

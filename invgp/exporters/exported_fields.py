@@ -13,6 +13,7 @@ import xarray as xr
 
 from invgp.errors import ArgumentError, ConfigError
 from invgp.formatting import suggest
+from invgp.posterior.latent_names import field_names, scalar_names
 from invgp.problem import Floats
 
 
@@ -42,8 +43,8 @@ def read_coordinates(dataset: xr.Dataset) -> list[str]:
 
 
 def read_quantities(dataset: xr.Dataset) -> list[str]:
-    """Return the names of the latents and of derived quantities."""
-    return f"{dataset.attrs['invgp_latents']} {dataset.attrs.get('invgp_derived', '')}".split()
+    """Return the names of the latents that depend on the position, and of derived quantities."""
+    return [*field_names(dataset), *str(dataset.attrs.get("invgp_derived", "")).split()]
 
 
 def point_dims(dataset: xr.Dataset) -> tuple[str, ...]:
@@ -79,6 +80,10 @@ def select_variables(dataset: xr.Dataset, variables: Sequence[str], suffixes: Se
     ArgumentError
         A variable is not a field of the dataset.
     """
+    if not read_quantities(dataset):
+        raise ArgumentError(
+            "format: must be csv, arviz or pest for a posterior that has only scalars: they are at no place"
+        )
     dims = set(point_dims(dataset))
     fields = [
         str(name)
@@ -111,9 +116,9 @@ def split_fields(dataset: xr.Dataset, names: Sequence[str], kept: tuple[str, ...
     ExportedField
         In the order of the variables and labels; the first label varies slowest.
     """
-    dims = (*kept, *point_dims(dataset))
+    dims = (*kept, *(point_dims(dataset) if read_quantities(dataset) else ()))
     for name in names:
-        array = dataset[name].transpose(..., *dims)
+        array = dataset[name].transpose(..., *(d for d in dims if d in dataset[name].dims))
         others = [str(d) for d in array.dims if d not in dims]
         labels = [label_texts(dataset, d) for d in others]
         for indices in itertools.product(*(range(len(texts)) for texts in labels)):
@@ -151,7 +156,8 @@ def select_sampled(dataset: xr.Dataset, variables: Sequence[str]) -> list[str]:
     ConfigError
         The dataset has no draws, or none of a selected quantity.
     """
-    found = [name for name in variables or read_quantities(dataset) if f"{name}_sample" in dataset]
+    known = [*read_quantities(dataset), *scalar_names(dataset)]
+    found = [name for name in variables or known if f"{name}_sample" in dataset]
     missing = [name for name in variables if name not in found]
     if missing or not found or not dataset.sizes.get("realization"):
         what = f"of {missing[0]!r} " if missing else ""

@@ -17,6 +17,7 @@ from invgp.plots.inference_figures import plot_convergence, plot_correlation
 from invgp.plots.map_figures import plot_map
 from invgp.plots.place_figures import plot_difference
 from invgp.plots.plot_data import select_latents, slice_grid
+from invgp.plots.scalar_figure import plot_scalars
 from invgp.plots.sections import plot_section
 from invgp.plots.validation_figures import plot_calibration, plot_comparison
 
@@ -36,6 +37,7 @@ __all__ = [
     "plot_fit",
     "plot_hyperparameters",
     "plot_map",
+    "plot_scalars",
     "plot_section",
     "save_figure",
     "select_latents",

@@ -90,7 +90,7 @@ def plot_draws(
 
 def draws_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = None) -> Figure:
     """Draw posterior samples; see `plot_draws`."""
-    missing = [name for name in read_names(ds, "latents") if f"{name}_sample" not in ds]
+    missing = [name for name in read_names(ds, "fields") if f"{name}_sample" not in ds]
     if missing or not ds.sizes["realization"]:
         raise PlotError("The dataset has no draws: output.realizations of its config must be 1 or more.")
     if len(read_names(as_map(ds), "coordinates")) == 1:
@@ -104,7 +104,7 @@ def draws_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = None)
 def _line_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = None) -> Figure:
     """Draw posterior samples along a line; see `plot_draws`."""
     ds, line = read_line(ds, options, draws=ds.sizes["realization"])
-    latents = read_names(ds, "latents")
+    latents = read_names(ds, "fields")
     with figure_style(ax):
         figure, axes, layout = make_panels(len(latents), options.size, ax)
         line = with_label_width(line, layout)

@@ -19,6 +19,7 @@ from invgp.plots.hyperparameter_figure import hyperparameter_figure
 from invgp.plots.inference_figures import convergence_figure, correlation_figure
 from invgp.plots.map_figures import map_figure
 from invgp.plots.plot_data import label_dimension, read_names
+from invgp.plots.scalar_figure import FEWEST_DRAWS, scalar_figure
 from invgp.plots.sections import section_figure
 from invgp.plots.style import STYLE, size_error
 
@@ -30,6 +31,7 @@ KINDS: dict[str, FigureFunction] = {
     "map": lambda ds, options, _: map_figure(ds, options),
     "fit": lambda ds, options, _: fit_figure(ds, options),
     "correlation": correlation_figure,
+    "scalars": lambda ds, options, _: scalar_figure(ds, options),
     "draws": lambda ds, options, _: draws_figure(ds, options),
     "hyperparameters": lambda ds, options, _: hyperparameter_figure(ds, options),
     "convergence": lambda ds, options, _: convergence_figure(ds, options),
@@ -54,15 +56,16 @@ def suitable_kinds(ds: xr.Dataset) -> tuple[str, ...]:
     PlotError
         The dataset is not an invgp posterior.
     """
-    latents = read_names(ds, "latents")
-    fields = "section" if len(read_names(ds, "coordinates")) == 1 else "map"
+    latents, fields, scalars = (read_names(ds, kind) for kind in ("latents", "fields", "scalars"))
+    main = "section" if len(read_names(ds, "coordinates")) == 1 else "map"
     sampled = all(f"{name}_sample" in ds for name in latents)
     several = len(latents) > 1 or label_dimension(ds[latents[0]]) is not None
     suitable = {
-        fields: True,
+        main: bool(fields),
         "fit": "site" in ds.dims and bool(str(ds.attrs.get("invgp_observations", "")).split()),
         "correlation": "site" in ds.dims and several and (sampled or "correlation" in ds),
-        "draws": sampled,
+        "scalars": bool(scalars) and sampled and ds.sizes["realization"] >= FEWEST_DRAWS,
+        "draws": bool(fields) and sampled,
         "hyperparameters": "draw" in ds.dims and bool(str(ds.attrs.get("invgp_hyperparameters", ""))),
         "convergence": "elbo" in ds,
     }
@@ -89,7 +92,8 @@ def plot(
         File to write, in the format of its suffix: .png, .svg or .pdf. The section or the map has this name; other
         figures have the name ``<stem>_<kind><suffix>``.
     kinds : sequence of str
-        Keys of `KINDS`; by default the section or the map, whichever is suitable, and the fit if there are data.
+        Keys of `KINDS`; by default the section or the map, whichever is suitable, the scalars if there are any, and the
+        fit if there are data.
     options : FigureOptions
         Quantities, limits, hatching, selection and size.
     alone : bool
@@ -116,7 +120,8 @@ def plot(
     """
     path = Path(path)
     check_format(path, "path")
-    chosen = tuple(dict.fromkeys(kinds)) or tuple(kind for kind in suitable_kinds(ds) if kind in (*_MAIN_KINDS, "fit"))
+    by_default = [kind for kind in suitable_kinds(ds) if kind in (*_MAIN_KINDS, "scalars", "fit")]
+    chosen = tuple(dict.fromkeys(kinds or by_default))
     for kind in chosen:
         if "invgp_map" in ds.attrs and kind not in (*_MAIN_KINDS, *suitable_kinds(ds)):
             raise PlotError(f"kinds: {kind} is not in a map of `invgp predict`, but in what `invgp run` wrote")

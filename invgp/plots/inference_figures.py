@@ -132,11 +132,11 @@ def read_correlations(ds: xr.Dataset, index: int) -> Correlations:
     curves = [(name, curve) for name in read_names(ds, "latents") for curve in read_curves(ds, name)]
     names = [", ".join(filter(None, (name.replace("_", " "), curve.label))) for name, curve in curves]
     if "correlation" in ds and ds.sizes["process"] == len(names):
-        values: Floats = ds["correlation"].isel(site=index).values.astype(np.float64)
+        values: Floats = ds["correlation"].isel(site=index, missing_dims="ignore").values.astype(np.float64)
         return Correlations(values, names, 0)
     if any(f"{name}_sample" not in ds for name, _ in curves):
         raise PlotError("The dataset is not a complete invgp posterior: it lacks the correlations and the draws.")
-    one = ds.isel(site=index, drop=True).rename(realization="site")
+    one = ds.isel(site=index, drop=True, missing_dims="ignore").rename(realization="site")
     draws = np.stack([read_values(one, f"{name}_sample", curve) for name, curve in curves])
     matrix: Floats = np.atleast_2d(np.corrcoef(draws))
     return Correlations(matrix, names, draws.shape[1])

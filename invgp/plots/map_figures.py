@@ -212,7 +212,7 @@ def map_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = None) -
     (x, x_label), (y, y_label) = read_positions(ds, [across, up])
     shape = None if grid is None else map_shape(grid, across, up)
     points = MapPoints(x, y, shape, interpolate=not hidden, circled=survey is None)
-    rows = [(name, curve) for name in read_names(ds, "latents") for curve in read_curves(ds, name)]
+    rows = [(name, curve) for name in read_names(ds, "fields") for curve in read_curves(ds, name)]
     window = _map_window(points, ds[up])
     with figure_style(ax):
         if ax is not None:

@@ -16,6 +16,7 @@ from invgp.maps.modes import select_mode
 from invgp.maps.nodes import SURVEY, as_map
 from invgp.maps.predict import predict
 from invgp.plots.style import choose_colours
+from invgp.posterior.latent_names import scalar_names
 from invgp.posterior.modes import mode_probabilities
 
 Floats = NDArray[np.float64]
@@ -27,8 +28,11 @@ _REQUIRED_SUFFIXES = {
     "coordinates": ("",),
     "site_coordinates": ("",),
     "latents": ("", "_std"),
+    "fields": ("", "_std"),
+    "scalars": ("", "_std"),
     "observations": ("_observed", "_noise_std", "_predicted", "_predicted_std", "_residual"),
 }
+_SCALAR_SUFFIXES = ("", "_std", "_quantile", "_sample", "_prior", "_prior_std", "_information")
 MOST_UNKNOWNS = 2500  # inducing points times processes; prediction with more takes too long for a figure
 LINE_POINTS, MAP_POINTS = 200, 80  # along a line, along the longest side of a map
 MOST_LISTED = 4  # modes whose probabilities are listed
@@ -59,7 +63,8 @@ def read_names(ds: xr.Dataset, kind: str) -> list[str]:
     ds : Dataset
         A posterior or a map.
     kind : str
-        ``"coordinates"``, ``"site_coordinates"``, ``"latents"`` (including derived quantities) or ``"observations"``.
+        ``"coordinates"``, ``"site_coordinates"``, ``"latents"`` (including derived quantities), ``"fields"`` (those of
+        them that depend on the position), ``"scalars"`` (the others) or ``"observations"``.
 
     Returns
     -------
@@ -70,14 +75,17 @@ def read_names(ds: xr.Dataset, kind: str) -> list[str]:
     PlotError
         The dataset is not a posterior, or lacks one of the variables.
     """
-    names = str(ds.attrs.get(f"invgp_{kind}", "")).split()
-    if kind == "latents":  # and the quantities that `invgp predict` derived from them
+    scalars = scalar_names(ds)
+    names = str(ds.attrs.get("invgp_latents" if kind in ("latents", "fields") else f"invgp_{kind}", "")).split()
+    if kind in ("latents", "fields"):  # and the quantities that `invgp predict` derived from them
         names += str(ds.attrs.get("invgp_derived", "")).split()
-    if not names:
+    if not names and kind != "scalars":
         raise PlotError(
             f"The dataset is not an invgp posterior: its attribute 'invgp_{kind}' is missing or empty. "
             "Open a file that `invgp run` wrote."
         )
+    if kind == "fields":
+        names = [name for name in names if name not in scalars]
     variables = [f"{name}{suffix}" for name in names for suffix in _REQUIRED_SUFFIXES[kind]]
     missing = [variable for variable in variables if variable not in ds]
     if missing:
@@ -161,7 +169,8 @@ def select_latents(ds: xr.Dataset, latents: Sequence[str] = (), labels: Sequence
         indices |= dict.fromkeys(("process", "other_process"), np.flatnonzero(processes).tolist())
     kept = {dimension: chosen for dimension, chosen in indices.items() if dimension in ds.dims}
     ds = ds.drop_vars(_PROCESS_VARIABLES, errors="ignore")  # a part of them cannot be used for prediction
-    return ds.isel(kept).assign_attrs(invgp_latents=" ".join(selected), invgp_derived="")
+    scalars = " ".join(name for name in scalar_names(ds) if name in selected)
+    return ds.isel(kept).assign_attrs(invgp_latents=" ".join(selected), invgp_derived="", invgp_scalars=scalars)
 
 
 def _label_texts(ds: xr.Dataset, variable: str) -> list[str]:
@@ -215,8 +224,9 @@ def read_curves(ds: xr.Dataset, variable: str) -> list[Curve]:
 
 
 def read_values(ds: xr.Dataset, variable: str, curve: Curve) -> Floats:
-    """Return the values (N,) of a curve at the sites."""
-    values = np.asarray(ds[variable].transpose("site", ...).values, dtype=np.float64)
+    """Return the values (N,) of a curve at the sites; of a scalar, (1,)."""
+    array = ds[variable] if "site" in ds[variable].dims else ds[variable].expand_dims("site")
+    values = np.asarray(array.transpose("site", ...).values, dtype=np.float64)
     return values if values.ndim == 1 else values[:, curve.column]
 
 
@@ -282,7 +292,7 @@ def read_grid(ds: xr.Dataset) -> FigureGrid | None:
     coordinates = str(ds.attrs.get("invgp_coordinates", "")).split()
     if "site" in ds.dims or not coordinates or not all(name in ds.dims for name in coordinates):
         return None
-    along = tuple(str(d) for d in ds[read_names(ds, "latents")[0]].dims if d in coordinates)
+    along = tuple(str(d) for d in ds[read_names(ds, "fields")[0]].dims if d in coordinates)
     return FigureGrid(along, tuple(ds.sizes[d] for d in along))
 
 
@@ -335,9 +345,12 @@ def flatten_grid(ds: xr.Dataset) -> xr.Dataset:
     grid = read_grid(ds)
     if grid is None:
         return ds
+    kept = {name + suffix for name in scalar_names(ds) for suffix in _SCALAR_SUFFIXES}
     per_draw = ("realization",)
     fields = [
-        n for n, array in ds.data_vars.items() if set(grid.dimensions) <= set(array.dims) or array.dims == per_draw
+        n
+        for n, array in ds.data_vars.items()
+        if set(grid.dimensions) <= set(array.dims) or array.dims == per_draw or n in kept
     ]
     ds = ds[fields].stack(site=grid.dimensions).reset_index("site")
     return ds.assign_coords(site=np.arange(1, ds.sizes["site"] + 1))

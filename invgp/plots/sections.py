@@ -160,7 +160,7 @@ def section_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = Non
     """Draw the latents along a line; see `plot_section`."""
     modes = {mode: read_line(part, options)[0] for mode, part in split_modes(ds).items()}
     ds, line = read_line(ds, options)
-    panels = [(name, quantity) for name in read_names(ds, "latents") for quantity in options.show or ("mean",)]
+    panels = [(name, quantity) for name in read_names(ds, "fields") for quantity in options.show or ("mean",)]
     with figure_style(ax):
         figure, axes, layout = make_panels(len(panels), options.size, ax)
         line = with_label_width(line, layout)
@@ -312,9 +312,9 @@ def _section_handles(
         for mode, label in means.items():
             others.append(Line2D([], [], color=GREY, linewidth=_MEAN, linestyle=mode_line_style(mode), label=label))
         handles += [*others, interval]
-        if any(f"{name}_prior" in ds for name in read_names(ds, "latents")):
+        if any(f"{name}_prior" in ds for name in read_names(ds, "fields")):
             handles.append(Line2D([], [], color=GREY, label="prior mean", **_PRIOR_MEAN))
-        if any(f"{name}_prior_std" in ds for name in read_names(ds, "latents")) and ds.sizes["site"] > 1:
+        if any(f"{name}_prior_std" in ds for name in read_names(ds, "fields")) and ds.sizes["site"] > 1:
             handles.append(Line2D([], [], color=GREY, label="prior 95% interval", **_PRIOR_ENDS))
     if hatched:
         label = hatch_label(options)

@@ -207,7 +207,7 @@ def plot_comparison(posterior: xr.Dataset, reference: xr.Dataset) -> Figure:
     PlotError
         The reference does not belong to this posterior.
     """
-    latents = read_names(posterior, "latents")
+    latents = read_names(posterior, "fields")
     missing = [name for name in latents if f"{name}_reference" not in reference]
     if missing:
         raise PlotError(f"The dataset is not an invgp comparison of this posterior: it lacks {missing[0]}_reference.")

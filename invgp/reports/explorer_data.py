@@ -48,7 +48,7 @@ def explorer_data(ds: xr.Dataset) -> dict[str, Any]:
     dict
         Constant arrays are numbers, other arrays base64.
     """
-    latents, observations = read_names(ds, "latents"), _observation_names(ds)
+    latents, observations = read_names(ds, "fields"), _observation_names(ds)
     processes = sum(len(read_curves(ds, name)) for name in latents)
     columns = sum(len(read_curves(ds, f"{name}_observed")) for name in observations)
     step = max(1, math.ceil(ds.sizes["site"] * (5 * processes + 3 * columns + 2) / MOST_NUMBERS))

@@ -17,6 +17,7 @@ from invgp.plots.axis_labels import MINUS, quantity_name, unit_label
 from invgp.plots.hyperparameter_figure import hyperparameter_words, read_hyperparameters
 from invgp.plots.plot_data import TWO_SIGMA, Curve, Floats, read_curves, read_names, read_values
 from invgp.posterior.attributes import has_converged
+from invgp.posterior.latent_names import scalar_names
 from invgp.posterior.modes import mode_probabilities
 from invgp.posterior.source_summary import sites_of_observation, summarise_sources
 from invgp.reports.provenance import read_config
@@ -65,17 +66,23 @@ def assess_convergence(ds: xr.Dataset) -> Verdict:
 
 def summary_sentence(ds: xr.Dataset) -> str:
     """Return a sentence about the latents, the data and the simulator."""
+    scalars = scalar_names(ds)
     latents = [
-        count_noun(len(read_curves(ds, name)), f"field of {name}", f"fields of {name}") for name in _latent_names(ds)
+        count_noun(len(read_curves(ds, name)), f"field of {name}", f"fields of {name}")
+        for name in _latent_names(ds)
+        if name not in scalars
     ]
+    numbers = sum(len(read_curves(ds, name)) for name in scalars)
     data = sum(int(np.isfinite(ds[f"{name}_observed"].values).sum()) for name in _observation_names(ds))
     where = (
         f"on {count_noun(ds.sizes['node'], 'node')}"
         if "node" in ds.dims
         else f"below {count_noun(ds.sizes['site'], 'site')}"
     )
+    unknowns = [f"{_join_words(latents)} {where}"] if latents else []
+    unknowns += [count_noun(numbers, "scalar")] if numbers else []
     return (
-        f"{_join_words(latents)} {where}, from {count_noun(data, 'observation')} and "
+        f"{' and '.join(unknowns)}, from {count_noun(data, 'observation')} and "
         f"{count_noun(int(ds.attrs.get('invgp_runs', 0)), 'run')} of the simulator "
         f"{ds.attrs.get('invgp_simulator', '')}."
     )
@@ -87,6 +94,7 @@ def latent_tables(ds: xr.Dataset) -> list[dict[str, Any]]:
         {
             "name": name,
             "words": quantity_name(ds[name]),
+            "scalar": name in scalar_names(ds),
             "unit": unit_label(ds[name]),
             "prior": _describe_prior(ds, name),
             "rows": [_latent_row(ds, name, curve) for curve in read_curves(ds, name)],
@@ -125,11 +133,21 @@ def _describe_prior(ds: xr.Dataset, name: str) -> str:
     learnt = ds[name].attrs.get("length_scale")
     scale = learnt if learnt is not None else (kernel.get("length_scale") if isinstance(kernel, dict) else None)
     link = ds[name].attrs.get("link") or (settings.get("link") if isinstance(settings, dict) else None)
-    words = [f"{kind} kernel" if kind else ""]
+    words = ["the same everywhere" if kind == "scalar" else f"{kind} kernel" if kind else ""]
     if scale is not None and not isinstance(scale, str | dict):
         words.append("length-scale " + ", ".join(format_number(float(s)) for s in np.atleast_1d(scale)))
-    words.append(f"{link} link" if link and link != "identity" else "")
+    words.append(f"{link} link{_describe_bounds(ds[name])}" if link and link != "identity" else "")
     return "; ".join(filter(None, words))
+
+
+def _describe_bounds(latent: xr.DataArray) -> str:
+    """Return the bounds of a latent in words; empty without bounds."""
+    if "link_lower" not in latent.attrs:
+        return ""
+    ends = [np.atleast_1d(latent.attrs[f"link_{end}"]) for end in ("lower", "upper")]
+    texts = [", ".join(format_number(float(number)) for number in end) for end in ends if np.isfinite(end).all()]
+    names = [name for name, end in zip(("above", "below"), ends, strict=True) if np.isfinite(end).all()]
+    return " " + " and ".join(f"{name} {text}" for name, text in zip(names, texts, strict=True)) if texts else ""
 
 
 def observation_tables(ds: xr.Dataset) -> list[dict[str, Any]]:

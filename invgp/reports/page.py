@@ -21,6 +21,7 @@ from invgp.errors import ConfigError
 from invgp.maps.nodes import as_points
 from invgp.plots import KINDS, FigureOptions, suitable_kinds
 from invgp.plots.style import STYLE
+from invgp.posterior.latent_names import field_names
 from invgp.posterior.modes import mode_probabilities
 from invgp.reports import findings, provenance
 from invgp.reports.explorer_data import explorer_data
@@ -32,6 +33,7 @@ CAPTIONS = {
     "section": "The latents along the line: mean and 95% interval of posterior and prior.",
     "map": "Maps of the posterior mean and standard deviation of each latent.",
     "more": "Change by the data: posterior minus prior mean, and information from 0 (none) to 1 (determined).",
+    "scalars": "Posterior and prior densities of the scalars.",
     "fit": "Data and predictions, and residuals in standard deviations of the noise.",
     "draws": "Joint posterior draws: fields that are consistent with the data, each equally probable.",
     "correlation": "Posterior correlations at one site. Strong ones show what the data cannot resolve.",
@@ -154,7 +156,7 @@ def _render_figures(ds: xr.Dataset, kinds: Sequence[str]) -> list[dict[str, str]
 
 
 def _has_prior(ds: xr.Dataset) -> bool:
-    names = str(ds.attrs["invgp_latents"]).split()
+    names = field_names(ds)
     return all(f"{name}{suffix}" in ds for name in names for suffix in ("_prior", "_information"))
 
 

@@ -20,7 +20,8 @@ from invgp.posterior.coordinates import coordinate_order
 if TYPE_CHECKING:
     import xarray as xr
 
-    from invgp.problem import Latent, Problem
+    from invgp.posterior.latent_names import field_names
+from invgp.problem import Latent, Problem
 
 LEVELS = 4  # directories to search for the configuration: those of the posterior and of its survey, and their parents
 logger = logging.getLogger("invgp")
@@ -92,10 +93,11 @@ def check_problem_of(posterior: xr.Dataset, problem: Problem) -> Problem:
     point = "site" if problem.grid is None else "node"
     if "site" not in posterior.dims or any(f"{name}_prior" not in posterior for name in names):
         raise ArgumentError("posterior: must be a file that `invgp run` wrote, was a map")
-    if any(point not in posterior[name].dims for name in names):
+    fields = field_names(posterior)
+    if any(point not in posterior[name].dims for name in fields):
         raise ArgumentError("config: must be that of the posterior; one is a field model, the other is a site model")
     shapes = {latent.name: latent.size for latent in problem.latents}
-    if {name: posterior[name].size // posterior.sizes[point] for name in names} != shapes:
+    if {name: posterior[name].size // (posterior.sizes[point] if name in fields else 1) for name in names} != shapes:
         raise ArgumentError(
             f"config: must have the latents of the posterior, {join_names(names)}, had {join_names(shapes)}"
         )
