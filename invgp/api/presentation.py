@@ -61,7 +61,8 @@ def plot(
         there, other figures to ``<output>_<kind>``. By default beside the file of the posterior, or ``posterior.png``.
     kinds : sequence of str
         ``"section"``, ``"map"``, ``"fit"``, ``"correlation"``, ``"draws"``,
-        ``"hyperparameters"``, ``"convergence"`` or ``"all"``; by default the section or the map, and the fit.
+        ``"hyperparameters"``, ``"scalars"``, ``"convergence"`` or ``"all"``; by default the section or the map, the
+        scalars, and the fit.
     latents : sequence of str
         Latents to plot; by default all.
     layers : sequence of str or int

@@ -13,7 +13,7 @@ from invgp.cli.options import MODE_HELP, FilePath, FiniteRange
 from invgp.errors import ArgumentError
 
 # The names of invgp.plots, which is not imported here: help does not wait for matplotlib.
-KINDS = ("section", "map", "fit", "correlation", "draws", "hyperparameters", "convergence")
+KINDS = ("section", "map", "fit", "correlation", "scalars", "draws", "hyperparameters", "convergence")
 QUANTITIES = ("mean", "std", "difference", "information", "few-runs")
 FORMATS = ("png", "svg", "pdf")
 
