@@ -35,8 +35,8 @@ UNKNOWN_KEYS = [
     Case(
         "latent",
         {"mean = 2000": "means = 2000"},
-        "latents.velocity.means: unknown key; valid: 'unit', 'domain', 'dimension', 'mean', 'std', 'trend', 'trend_std', "
-        "'kernel', 'link', 'lower', 'upper' and 4 more; did you mean 'mean'?",
+        "latents.velocity.means: unknown key; valid: 'unit', 'domain', 'dimension', 'mean', 'std', 'trend', "
+        "'trend_std', 'kernel', 'link', 'lower', 'upper' and 4 more; did you mean 'mean'?",
     ),
     Case(
         "kernel",
