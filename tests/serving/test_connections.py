@@ -206,11 +206,11 @@ def test_that_clients_that_may_have_disconnected_come_last(tmp_path: Path) -> No
         (post(b"{}", b"Content-Length: -2\r\n"), b"400 Bad Request", b"bad Content-Length"),
         (post(b"{}", b"Transfer-Encoding: gzip\r\n"), b"501 Not Implemented", b"the request is not HTTP"),
         (post(b"{}", b"Origin: http://example.org\r\n"), b"403 Forbidden", b"web pages may not ask"),
-        (post(b" " * 500_000), b"413 Request Entity Too Large", b"must not be larger than 65,600 bytes"),
+        (post(b" " * 500_000), b"413 ", b"must not be larger than 65,600 bytes"),
         (post(b'{"name": "time", "name": "x"}', b"Connection: close\r\n"), b"400 Bad Request", b"a key occurs twice"),
         (
             b"POST /InputSizes HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n" + b" " * 99_999,
-            b"413 Request Entity Too Large",
+            b"413 ",
             b"must not be larger than 65,600 bytes",
         ),
         (
