@@ -29,7 +29,10 @@ def pytest_configure() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--device", choices=["cpu", "cuda"], default="cpu", help="cuda: run the core's tests on the GPU as well"
+        "--device",
+        choices=["cpu", "cuda", "stand-in"],
+        default="cpu",
+        help="cuda: run the core's tests on the GPU as well; stand-in: on a strict stand-in for CuPy",
     )
     parser.addoption(
         "--otway-data",
@@ -70,6 +73,10 @@ def otway(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def places(device: str) -> dict[str, Backend]:
     """Everywhere that arrays may live: NumPy, every device of array_api_strict, and a GPU if asked for."""
+    if device == "stand-in":
+        from helpers.cupy_stand_in import install  # noqa: PLC0415 - it takes the place of CuPy
+
+        return {"stand-in": install()}
     about = array_api_strict.__array_namespace_info__()
     found = {"numpy": select_backend("cpu")}
     for strict in about.devices():
@@ -84,6 +91,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" in metafunc.fixturenames:
         found = places(metafunc.config.getoption("--device"))
         metafunc.parametrize("backend", found.values(), ids=found.keys())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """List the functions of CuPy that were called on its stand-in."""
+    if config.getoption("--device") == "stand-in":
+        from helpers.cupy_stand_in import STAND_IN  # noqa: PLC0415 - only if it is in use
+
+        names = sorted({name for name, _ in STAND_IN.calls})
+        terminalreporter.write_line(f"functions of CuPy that were called: {' '.join(names)}")
 
 
 @pytest.fixture

@@ -188,3 +188,13 @@ def test_that_posteriors_of_the_battery_are_compared_with_chains(benchmark, caps
     (found,) = benchmark("compare_shapes").main(arguments).values()
     assert {"a_error", "b_ratio", "b_inside"} <= set(found.data_vars)
     assert "product-10-separate, posterior 'coupled gaussian'" in capsys.readouterr().out
+
+
+def test_that_the_table_of_the_gpu_compares_results(root):
+    """On the stand-in for CuPy, in another process."""
+    command = [sys.executable, str(root / "tests" / "benchmarks" / "gpu.py"), "--device", "stand-in"]
+    command += ["--sites", "60", "--inducing", "12", "--repeats", "1"]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=True)
+    rows = [line.split() for line in outcome.stdout.splitlines()[2:]]
+    assert len(rows) == 5
+    assert all(float(row[-2]) < 1e-12 for row in rows)

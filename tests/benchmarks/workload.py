@@ -69,27 +69,29 @@ class Problem:
         return float(self.bound.bound_state(self.parameters).evaluate(self.density, self.points, learn).elbo)
 
 
-def problem(size: Size, seed: int = 0) -> Problem:
+def problem(size: Size, seed: int = 0, device: str = "cpu") -> Problem:
     """A full Gaussian posterior with a logistic likelihood, or a softmax for more than one latent."""
     X, Z, labels = data(size, seed)
-    rng, backend = np.random.default_rng(seed), select_backend("cpu")
+    rng, backend = np.random.default_rng(seed), select_backend(device)
+    xp = backend.namespace
     kernel = SquaredExponential(
         backend.asarray(1.0),
         backend.asarray(np.full(size.D, length_scale(size))),
     )
-    inducing = np.broadcast_to(Z, (size.Q, *Z.shape))
+    inducing = backend.asarray(np.ascontiguousarray(np.broadcast_to(Z, (size.Q, *Z.shape))))
     posterior = Full(size.Q, size.M, size.K)
     # Triangular noise on the factor, so that nothing is saved by an accidental zero.
-    jitter = 0.1 * rng.standard_normal((size.K, size.Q, size.M))
+    jitter = backend.asarray(0.1 * rng.standard_normal((size.K, size.Q, size.M)))
     start = posterior.initial_parameters(inducing_factor([kernel] * size.Q, inducing), 0.5, jitter)
-    start = start + (0.1 / size.M) * rng.standard_normal(len(start))
-    parameters = Parameters(start, np.concatenate([kernel.parameters] * size.Q), inducing, np.zeros(0))
+    start = start + (0.1 / size.M) * backend.asarray(rng.standard_normal(start.shape[0]))
+    empty, means = backend.asarray(np.zeros(0)), backend.asarray(np.zeros(size.Q))
+    parameters = Parameters(start, xp.concat([kernel.parameters] * size.Q), inducing, empty)
     if size.Q == 1:
-        density = Data(Logistic(), labels[:, None])
+        density = Data(Logistic(), backend.asarray(labels[:, None]))
     else:
-        density = Data(Softmax(size.Q), np.eye(size.Q)[labels.astype(int)])
+        density = Data(Softmax(size.Q), backend.asarray(np.eye(size.Q)[labels.astype(int)]))
     return Problem(
-        Bound(posterior, (kernel,) * size.Q, np.zeros(size.Q), X, dense=size.M == size.N),
+        Bound(posterior, (kernel,) * size.Q, means, backend.asarray(X), dense=size.M == size.N),
         parameters,
         density.log_density(parameters.likelihood, derivatives=False),
         Points.draw(rng, size.S, size.N, size.Q, backend),

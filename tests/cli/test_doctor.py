@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from importlib.machinery import PathFinder
 
 import numpy as np
 import pytest
@@ -28,3 +29,20 @@ def test_that_a_missing_gpu_is_reported_with_a_remedy(told):
         assert "cuda: no; device 'cuda' needs CuPy" in told
     else:
         assert re.search(r"cuda: (no; .*NVIDIA GPU|.* GiB)", told)
+
+
+def test_that_a_gpu_that_is_asked_for_is_compared_with_the_processor(root):
+    """On the stand-in for CuPy."""
+    program = "from helpers.cupy_stand_in import install; install(); from invgp.cli import main; main()"
+    command = [sys.executable, "-c", program, "doctor", "--device", "cuda"]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root / "tests")
+    assert "cuda: stand-in, 1.0 GiB, CuPy 14.2" in outcome.stdout
+    assert re.search(r"Cholesky factor: relative difference \d\.\de-1\d", outcome.stdout)
+
+
+@pytest.mark.skipif(PathFinder.find_spec("cupy") is not None, reason="CuPy is installed")
+def test_that_a_gpu_that_is_asked_for_and_missing_ends_with_exit_code_4():
+    command = [sys.executable, "-m", "invgp", "doctor", "--device", "cuda"]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert outcome.returncode == 4
+    assert "device 'cuda' needs CuPy" in outcome.stderr

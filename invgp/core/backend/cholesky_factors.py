@@ -51,7 +51,7 @@ def cholesky(matrices: Array, *, jitter: bool = True) -> Array:
             factors = _cholesky(tril_with_diagonal(matrices, diagonal + share * scale))
         except np.linalg.LinAlgError:
             continue
-        # CuPy returns NaN where NumPy raises.
+        # Not every library raises an error.
         if bool(xp.all(xp.isfinite(xp.linalg.diagonal(factors)))):
             return factors
     raise np.linalg.LinAlgError(
@@ -62,6 +62,12 @@ def cholesky(matrices: Array, *, jitter: bool = True) -> Array:
 def _cholesky(lower: Array) -> Array:
     """Compute lower Cholesky factors from the lower triangles (..., N, N), which are overwritten."""
     xp = array_namespace(lower)
+    if is_cupy_namespace(xp):
+        import cupyx  # noqa: PLC0415 - an optional dependency
+
+        # By default CuPy does not report matrices that are not positive definite; their factors may be finite.
+        with cupyx.errstate(linalg="raise"):
+            return xp.linalg.cholesky(symmetrise(lower))
     if not is_numpy_namespace(xp):
         return xp.linalg.cholesky(symmetrise(lower))
     if lower.shape[-1] <= MAX_BATCHED_SIZE:
