@@ -57,6 +57,9 @@ without_option = click.option(
     metavar="NAME",
     help="Leave out a source of a joint inversion: a table [sources.NAME] or [direct.NAME], or 'survey'. Repeatable.",
 )
+source_option = click.option(
+    "--source", metavar="NAME", help="Source of a joint inversion whose simulator is meant.  [default: the first]"
+)
 new_runs_option = click.option(
     "--new-runs",
     is_flag=True,

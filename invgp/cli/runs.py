@@ -14,7 +14,7 @@ import numpy as np
 from invgp.cli.check import as_dictionary as by_quantity
 from invgp.cli.check import print_quantities
 from invgp.cli.console import current_console, json_option, print_json, print_line, print_note
-from invgp.cli.options import FilePath, scheduler_option, workers_option
+from invgp.cli.options import FilePath, scheduler_option, source_option, workers_option
 from invgp.config import load
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.formatting import count_noun, format_duration
@@ -86,10 +86,13 @@ def show(ledger: Path, run: int) -> None:
 @ledger_argument
 @click.option("--failed", is_flag=True, required=True, help="Repeat failed runs.")
 @click.option("--config", type=FilePath(), required=True, help="Configuration of the simulator.")
+@source_option
 @workers_option
 @scheduler_option
 @json_option
-def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None, *, failed: bool) -> None:
+def rerun(
+    ledger: Path, config: Path, source: str | None, workers: int | None, scheduler: str | None, *, failed: bool
+) -> None:
     """Repeat failed runs with the simulator of a configuration and record the results in LEDGER.
 
     Use it if the reason for the failures no longer exists, for example a licence server that was down or a timeout that
@@ -101,7 +104,7 @@ def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None
     from invgp.execution.pools import open_pool  # noqa: PLC0415
     from invgp.execution.run_directories import make_run_directory  # noqa: PLC0415
 
-    problem = load(config)
+    problem = load(config).source(source)
     with open_ledger(ledger) as book:  # a file that is not there must not be made
         runs = list(book.runs(failed=failed))
     ours = [run for run in runs if run.model.digest == problem.forward.digest]

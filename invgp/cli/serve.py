@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from invgp.cli.console import print_line, print_note, print_warning
-from invgp.cli.options import config_argument
+from invgp.cli.options import config_argument, source_option
 from invgp.config import load
 from invgp.errors import ConfigError
 from invgp.output_paths import remove_if_empty
@@ -36,13 +36,14 @@ if TYPE_CHECKING:
 @click.option(
     "--workers", type=click.IntRange(min=1), help="Number of parallel runs; further requests wait.  [default: config]"
 )
-def command(config: Path, host: str, port: int, workers: int | None) -> None:
+@source_option
+def command(config: Path, host: str, port: int, workers: int | None, source: str | None) -> None:
     """Serve the simulator of CONFIG as an UM-Bridge server until Ctrl-C.
 
     Inputs and outputs are blocks of numbers in the units of the simulator, in the order of CONFIG. There is no
     password: anyone who can reach the address can run the simulator.
     """
-    problem = load(config)
+    problem = load(config).source(source)
     directory = Path(mkdtemp(prefix="invgp-serve-"))
     try:
         with start_server(problem.forward, directory, host, port, workers or problem.inference.workers) as server:

@@ -162,6 +162,8 @@ def selected_ranks(ds: xr.Dataset, latent: str) -> Any:
     """Return the ranks (K, L) of a latent at the selected site or node of each of K surveys."""
     point = point_dimension(ds)
     selected = ds[f"rank_{point}"].values - 1
+    if point not in ds[f"{latent}_rank"].dims:  # a scalar
+        return ds[f"{latent}_rank"].transpose("survey", ...).values.reshape(len(selected), -1)
     ranks = ds[f"{latent}_rank"].transpose("survey", point, ...).values
     return ranks[np.arange(len(selected)), selected].reshape(len(selected), -1)
 
@@ -207,7 +209,7 @@ def plot_comparison(posterior: xr.Dataset, reference: xr.Dataset) -> Figure:
     PlotError
         The reference does not belong to this posterior.
     """
-    latents = read_names(posterior, "fields")
+    latents = read_names(posterior, "fields") or read_names(posterior, "scalars")
     missing = [name for name in latents if f"{name}_reference" not in reference]
     if missing:
         raise PlotError(f"The dataset is not an invgp comparison of this posterior: it lacks {missing[0]}_reference.")
@@ -215,7 +217,7 @@ def plot_comparison(posterior: xr.Dataset, reference: xr.Dataset) -> Figure:
     posterior, reference = with_nodes_as_sites(posterior), with_nodes_as_sites(reference)
     on_line = len(read_names(posterior, "coordinates")) == 1
     with rc_context(STYLE):
-        if posterior.sizes["site"] == 1:
+        if posterior.sizes["site"] == 1 or not read_names(posterior, "fields"):
             return _compare_at_one_site(posterior, reference, latents)
         if on_line:
             return _compare_along_line(posterior, reference, latents)

@@ -248,6 +248,30 @@ class Problem(ProcessesAndRows):
         others = {part.name: part.problem for part in left if part is not first}
         return start.join(others, direct=[part.name for part in left if part.direct]) if others else start
 
+    def source(self, name: str | None = None) -> Problem:
+        """Return the problem of one source with a simulator, such as ``"survey"``, without the data of the others.
+
+        Parameters
+        ----------
+        name : str, optional
+            Name of the source; by default the first.
+
+        Returns
+        -------
+        Problem
+
+        Raises
+        ------
+        ConfigError
+            There is no such source, or its data are direct and need no simulator.
+        """
+        simulated = {part.name: part.problem for part in self.parts if not part.direct}
+        if name is not None and name not in simulated:
+            raise ArgumentError(
+                f"source: must be a source with a simulator, {join_names(simulated, 'or')}, was {name!r}"
+            )
+        return next(iter(simulated.values())) if name is None else simulated[name]
+
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The sources of the data, each as a problem of its own; first that of `forward`."""

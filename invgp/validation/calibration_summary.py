@@ -85,8 +85,9 @@ def _add_latent(result: xr.Dataset, name: str, tests: int) -> None:
     pit = result[f"{name}_pit"]
     point = "node" if "node" in pit.dims else "site"
     labels = tuple(str(d) for d in pit.dims if d not in {"survey", point})
-    _add_coverage(result, name, pit.transpose("survey", point, *labels).values, labels, tests, name)
-    over = ["survey", point]
+    over = [d for d in ("survey", point) if d in pit.dims]  # a scalar has no points
+    placed = pit if point in pit.dims else pit.expand_dims(point)
+    _add_coverage(result, name, placed.transpose("survey", point, *labels).values, labels, tests, name)
     absolute_score: xr.DataArray = abs(result[f"{name}_score"]).mean(over)
     squared_error = ((result[f"{name}_truth"] - result[f"{name}_mean"]) ** 2).mean(over)
     error_ratio: xr.DataArray = (squared_error / (result[f"{name}_std"] ** 2).mean(over)) ** 0.5

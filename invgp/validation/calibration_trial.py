@@ -142,7 +142,8 @@ def score_posterior(problem: Problem, drawn: SimulatedSurvey, posterior: xr.Data
     for latent in problem.latents:
         name, what = latent.name, latent.long_name or latent.name
         mean = posterior[name]
-        truth = drawn.truth[:, problem.latent_slices[name]].reshape(mean.shape)
+        truth = drawn.truth[:, problem.latent_slices[name]]
+        truth = (truth[:1] if latent.is_scalar else truth).reshape(mean.shape)
         spread = posterior[f"{name}_std"].values
         score = normal_scores(truth, posterior[f"{name}_quantile"].values, spread)
         rank = np.sum(posterior[f"{name}_sample"].values < truth, axis=0)

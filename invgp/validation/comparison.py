@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 from arviz_stats.base.array import array_stats
 
+from invgp.posterior.latent_names import scalar_names
 from invgp.problem import Floats, Latent, Problem
 from invgp.sampling.chains import Chains
 from invgp.validation.reference_chains import FEWEST_EFFECTIVE, LARGEST_R_HAT
@@ -82,6 +83,7 @@ def compare_with_chains(problem: Problem, posterior: xr.Dataset, chains: Chains)
     attributes = {name: posterior.attrs[name] for name in ATTRIBUTES if name in posterior.attrs}
     runs = {"invgp_runs": int(posterior.attrs.get("invgp_runs", 0)), "invgp_reference_runs": chains.runs}
     names = {"invgp_latents": " ".join(latent.name for latent in problem.latents)}
+    names |= {"invgp_scalars": " ".join(problem.scalars)} if problem.scalars else {}
     dataset = xr.Dataset(variables, coordinates, {**attributes, **names, **runs})
     about = {"long_name": "probability of the quantile", "units": "1"}
     dataset["quantile"] = xr.DataArray(np.asarray(QUANTILES), dims="quantile", attrs=about)
@@ -131,7 +133,9 @@ def _latent_variables(
 ) -> dict[str, xr.DataArray]:
     """Build the variables of one latent from reference draws (K, R, N, L) of the physical quantity, in two orders."""
     what, mean = latent.long_name or latent.name, posterior[latent.name]
-    # A latent without a dimension has no axis for its label.
+    if latent.is_scalar:
+        draws, early_and_late = draws[..., :1, :], early_and_late[..., :1, :]
+    # A latent without a dimension has no axis for its label, and a scalar none for the points.
     draws, early_and_late = (part.reshape(*part.shape[:2], *mean.shape) for part in (draws, early_and_late))
 
     def field(values: Floats, long_name: str, unit: str = latent.unit, leading: tuple[str, ...] = ()) -> xr.DataArray:
@@ -195,7 +199,8 @@ def spread_mcse(draws: Floats) -> Floats:
 def _rows(comparison: xr.Dataset, name: str) -> list[Row]:
     def columns(variable: str) -> Floats:
         values = comparison[variable].values
-        return np.asarray(values.reshape(len(values), -1).T, dtype=np.float64)
+        points = 1 if name in scalar_names(comparison) else len(values)
+        return np.asarray(values.reshape(points, -1).T, dtype=np.float64)
 
     spread, ratio = columns(f"{name}_reference_std"), columns(f"{name}_ratio")
     error_mcse = columns(f"{name}_reference_mcse") / spread
@@ -219,7 +224,7 @@ def _rows(comparison: xr.Dataset, name: str) -> list[Row]:
 
 
 def _labels(comparison: xr.Dataset, name: str) -> list[str]:
-    _, *dimension = comparison[f"{name}_error"].dims
+    dimension = [d for d in comparison[f"{name}_error"].dims if d not in ("site", "node")]
     if not dimension:
         return [""]
     labels = comparison.get(f"{dimension[0]}_label", comparison[dimension[0]]).values.tolist()

@@ -16,11 +16,11 @@ from invgp.errors import ArgumentError, ConfigError
 from invgp.formatting import join_names
 from invgp.gaussian_processes import kernel_from_attributes
 from invgp.posterior.coordinates import coordinate_order
+from invgp.posterior.latent_names import field_names
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from invgp.posterior.latent_names import field_names
 from invgp.problem import Latent, Problem
 
 LEVELS = 4  # directories to search for the configuration: those of the posterior and of its survey, and their parents

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invgp.core.backend import Backend, cholesky
+from invgp.core.backend import Backend
+from invgp.core.geometry import inducing_factor
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.execution.simulator import Simulator, TooManyFailures
 from invgp.inference.invert import open_recorders
@@ -93,7 +94,7 @@ def draw_prior(problem: Problem, rng: np.random.Generator) -> Floats:
         for j, own in enumerate(latent.kernels, start=problem.latent_slices[latent.name].start):
             kernel = problem.survey.kernel_at_sites(own)
             try:
-                factor = factors[id(own)] if id(own) in factors else np.tril(cholesky(kernel(X, X)))
+                factor = factors[id(own)] if id(own) in factors else np.tril(inducing_factor([kernel], X[None])[0])
             except np.linalg.LinAlgError as error:
                 raise ConfigError(f"latents.{latent.name}: the kernel cannot be factorised: {error}") from error
             factors[id(own)] = factor
