@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from invgp import adapters, forward_models, likelihoods, measures, netcdf, plots
-    from invgp.api import calibrate, compare, difference, export, open_posterior, plot, report, weigh, write
+    from invgp.api import calibrate, compare, difference, export, open_posterior, plot, report, revise, weigh, write
     from invgp.config import define, load
     from invgp.errors import InvgpError
     from invgp.estimator import SAVIGP
@@ -46,6 +46,7 @@ __all__ = [
     "plots",
     "predict",
     "report",
+    "revise",
     "weigh",
     "write",
 ]
@@ -67,6 +68,7 @@ _MODULES = {
     "plot": "invgp.api",
     "predict": "invgp.maps.predict",
     "report": "invgp.api",
+    "revise": "invgp.api",
     "weigh": "invgp.api",
     "write": "invgp.api",
 }

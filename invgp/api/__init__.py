@@ -6,7 +6,7 @@ is called, so that the command line can use the signatures without waiting.
 
 from __future__ import annotations
 
-from invgp.api.answers import difference, weigh
+from invgp.api.answers import difference, revise, weigh
 from invgp.api.posterior_files import ledger_path, open_posterior, refuse_calibration, write
 from invgp.api.presentation import export, plot, report
 from invgp.api.validation import calibrate, compare, interrupted_path
@@ -22,6 +22,7 @@ __all__ = [
     "plot",
     "refuse_calibration",
     "report",
+    "revise",
     "weigh",
     "write",
 ]

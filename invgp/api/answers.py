@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from invgp.errors import ArgumentError, ConfigError
 from invgp.output_paths import check_writable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import xarray as xr
     from matplotlib.figure import Figure
@@ -169,6 +171,122 @@ def weigh(
     return found
 
 
+def revise(
+    posterior: xr.Dataset | str | Path,
+    changes: Mapping[str, object] | None = None,
+    *,
+    without: Sequence[str] = (),
+    data: str | Path | None = None,
+    problem: Problem | None = None,
+    config: str | Path | Problem | None = None,
+    output: str | Path | None = None,
+) -> xr.Dataset:
+    """Compute the posterior with another prior, noise or data on the emulator of the runs in the file.
+
+    The simulator is not run. Learnt hyperparameters keep their most probable values, except for those of a latent that
+    is changed.
+
+    Parameters
+    ----------
+    posterior : xarray.Dataset, str or Path
+        Posterior of a site model from `invgp.invert`, or its file.
+    changes : mapping of str to object, optional
+        New values of keys of the configuration, such as ``{"latents.depth.std": 50.0, "noise.std.time": 0.01}``.
+    without : sequence of str
+        Sources to leave out.
+    data : str or Path, optional
+        Survey file with the same columns, instead of that of the posterior.
+    problem : Problem, optional
+        The revised problem itself, instead of `changes`, `without` and `data`.
+    config : str, Path or Problem, optional
+        Problem or configuration of the posterior; by default it is searched for by its text, beside and above the file.
+    output : str or Path, optional
+        netCDF file for the revised posterior; by default none.
+
+    Returns
+    -------
+    xarray.Dataset
+        A posterior, as from `invgp.invert`. Its attributes ``invgp_revision_method``, ``invgp_revision_k_hat``,
+        ``invgp_revision_doubtful_sites`` and ``invgp_revision_runs_needed`` state how it was computed and whether the
+        runs suffice; `invgp.has_converged` is False if they do not.
+
+    Raises
+    ------
+    ConfigError
+        A change is not valid, or the posterior does not contain the runs of an emulator.
+
+    Examples
+    --------
+    >>> noisier = problem.with_scaled_noise(2.0 * np.ones((3, 1)))
+    >>> revised = invgp.revise(posterior, problem=noisier, config=problem)
+    >>> bool((revised["depth_std"] > posterior["depth_std"]).all())
+    True
+    """
+    from invgp.answers.revision import revise_posterior  # noqa: PLC0415 - as above
+
+    given = {"changes": changes, "without": without, "data": data}
+    if problem is not None and any(given.values()):
+        raise ArgumentError("problem: must be left out with changes, without or data, was given")
+    if problem is None and not any(given.values()):
+        raise ArgumentError("changes: must have at least one key, had none")
+    output, _ = _check_paths(output, None, (posterior,))
+    source = source_of(posterior)
+    dataset, base = emulated_posterior(posterior, config)
+    if problem is None:
+        problem = _revised_problem(dataset, source, config, base.problem, changes or {}, without, data)
+    with limit_threads(problem):
+        found = revise_posterior(dataset, base, problem, int(dataset.attrs["invgp_seed"])).posterior
+    found.attrs["invgp_revision"] = "; ".join(
+        [f"{key} = {value}" for key, value in (changes or {}).items()]
+        + [f"without {name}" for name in without]
+        + ([] if data is None else [f"data {data}"])
+    )
+    if without:
+        found.attrs["invgp_without"] = " ".join([*dataset.attrs.get("invgp_without", "").split(), *without])
+    if output is not None:
+        netcdf.write(found, output)
+    return found
+
+
+def _revised_problem(
+    dataset: xr.Dataset,
+    source: Path | None,
+    config: str | Path | Problem | None,
+    base: Problem,
+    changes: Mapping[str, object],
+    without: Sequence[str],
+    data: str | Path | None,
+) -> Problem:
+    """Return the problem of a posterior with changes."""
+    from invgp.answers.revised_problem import check_revised, fix_learnt  # noqa: PLC0415
+    from invgp.config import load  # noqa: PLC0415
+    from invgp.problem import Problem  # noqa: PLC0415
+    from invgp.validation.posterior_problem import find_config  # noqa: PLC0415
+
+    problem = base
+    if changes or data is not None:
+        if isinstance(config, Problem) or (config is None and source is None):
+            raise ArgumentError("config: must be the configuration file for `changes` and `data`; or give `problem`")
+        file = find_config(source, dataset) if config is None and source is not None else Path(str(config))
+        usual = Path(str(dataset.attrs["invgp_survey"]))
+        problem = load(file, data=data or (usual if usual.is_file() else None), changes=changes)
+        problem = problem.without(*dataset.attrs.get("invgp_without", "").split())
+        check_revised(base, problem)
+        problem = fix_learnt(problem, base, changes, other_data=data is not None)
+    return problem.without(*without)
+
+
+@contextmanager
+def limit_threads(problem: Problem) -> Iterator[None]:
+    """Use the number of BLAS threads that suits a problem."""
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+    from invgp.inference.invert import blas_threads  # noqa: PLC0415
+
+    with threadpool_limits(blas_threads(problem)):
+        yield
+
+
 def _name_of(posterior: object, number: int) -> str:
     return Path(posterior).stem if isinstance(posterior, str | Path) else f"model {number}"
 
@@ -200,6 +318,24 @@ def _evidence_of(
     return ModelEvidence(name, found, EMULATED)
 
 
+def emulated_posterior(
+    posterior: xr.Dataset | str | Path, config: str | Path | Problem | None
+) -> tuple[xr.Dataset, EmulatedProblem]:
+    """Return a posterior and its problem with the emulator; those of the latest files are kept for the next call."""
+    if isinstance(posterior, str | Path) and not hasattr(config, "survey"):
+        path = Path(posterior)
+        changed = path.stat().st_mtime_ns if path.is_file() else 0
+        return _emulated_file(path.absolute(), changed, None if config is None else Path(str(config)).absolute())
+    dataset = read_posterior(posterior)
+    return dataset, open_emulated(dataset, source_of(posterior), config)
+
+
+@lru_cache(maxsize=2)
+def _emulated_file(path: Path, changed: int, config: Path | None) -> tuple[xr.Dataset, EmulatedProblem]:  # noqa: ARG001
+    dataset = read_posterior(path)
+    return dataset, open_emulated(dataset, path, config)
+
+
 def open_emulated(
     posterior: xr.Dataset, source: Path | None, config: str | Path | Problem | None, data: str | Path | None = None
 ) -> EmulatedProblem:
@@ -217,8 +353,11 @@ def open_emulated(
     """
     from invgp.answers.emulated_problem import check_site_model, emulate, runs_of, stored_factors  # noqa: PLC0415
 
+    if "invgp_revision_method" in posterior.attrs:
+        raise ArgumentError("posterior: must be a file of `invgp run`, was a revision; use the first posterior")
     problem = problem_of(posterior, source, config, data)
     check_site_model(problem)
     ledger = None if source is None else ledger_path(problem, source)
     runs = runs_of(posterior, problem, ledger)
-    return emulate(problem, runs, int(posterior.attrs["invgp_seed"]), stored_factors(posterior))
+    with limit_threads(problem):
+        return emulate(problem, runs, int(posterior.attrs["invgp_seed"]), stored_factors(posterior))

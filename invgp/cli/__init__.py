@@ -38,6 +38,7 @@ COMMANDS = {
     "plot": "Plot a posterior: sections or maps, data fit, correlations, samples, convergence.",
     "predict": "Predict on a grid or at points, without the simulator.",
     "report": "Write a self-contained HTML report.",
+    "revise": "Compute a posterior with another prior, noise or data, without simulator runs.",
     "run": "Invert a survey and write the posterior as netCDF; resumes if it was stopped.",
     "runs": "List, show, repeat or export the runs in a ledger.",
     "serve": "Serve the simulator of a configuration as an UM-Bridge server.",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from invgp.config.define_problem import define
-from invgp.config.toml_document import check_values, read_document
+from invgp.config.toml_document import change_key, check_values, read_document
 from invgp.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["define", "load"]
 
 
-def load(path: str | Path, *, data: str | Path | None = None) -> Problem:
+def load(path: str | Path, *, data: str | Path | None = None, changes: Mapping[str, object] | None = None) -> Problem:
     """Read a configuration file and its survey.
 
     Parameters
@@ -24,6 +25,8 @@ def load(path: str | Path, *, data: str | Path | None = None) -> Problem:
         TOML file. Relative paths in it refer to its directory.
     data : str or Path, optional
         Survey file with the same columns, instead of that of the configuration.
+    changes : mapping of str to object, optional
+        Values of keys that replace those of the file, such as ``{"latents.depth.std": 50.0}``.
 
     Returns
     -------
@@ -44,6 +47,8 @@ def load(path: str | Path, *, data: str | Path | None = None) -> Problem:
 
     path = Path(path)
     text, keys = read_document(path)
+    for key, value in (changes or {}).items():
+        change_key(keys, key, value)
     check_values(keys)
     version = keys.get("version", VERSION)
     if isinstance(version, int) and version > VERSION:  # its keys may mean other things: look no further

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from invgp.errors import ConfigError
-from invgp.formatting import key_path
+from invgp.errors import ArgumentError, ConfigError
+from invgp.formatting import key_path, suggest
 
 LARGEST_FILE = 2**24  # bytes
 DEEPEST = 32  # tables and lists within each other
@@ -28,6 +28,28 @@ def read_document(path: Path) -> tuple[str, dict[str, Any]]:
         raise ConfigError(f"the config {str(path)!r} is not TOML that can be read: it is nested too deeply") from None
     except ValueError as error:  # also of a number with thousands of digits
         raise ConfigError(f"the config {str(path)!r} is not TOML: {error}") from error
+
+
+def change_key(keys: dict[str, Any], name: str, value: object) -> None:
+    """Replace the value of a key such as ``latents.depth.std``, or add it to its table, which must exist.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such table.
+    """
+    *path, last = name.split(".")
+    table: Any = keys
+    for depth, part in enumerate(path):
+        inner = table.get(part) if isinstance(table, dict) else None
+        if not isinstance(inner, dict):
+            known = [key for key, item in table.items() if isinstance(item, dict)] if isinstance(table, dict) else []
+            where = ".".join([*path[:depth], part])
+            raise ArgumentError(f"changes: must be of a table of the config, {where!r} is none{suggest(part, known)}")
+        table = inner
+    if not last or not isinstance(table, dict):
+        raise ArgumentError(f"changes: must be a key such as 'latents.depth.std', was {name!r}")
+    table[last] = value
 
 
 def read_text(path: Path) -> str:

@@ -195,7 +195,7 @@ def check_gaussian(
     weights, variables = _importance_weights(posterior, gaussian, z, options.rows_at_once)
     if not np.isfinite(weights).any():
         return GaussianCheck(np.inf, np.inf)
-    smoothed, k_hat = _smooth_weights(weights)
+    smoothed, k_hat = smooth_weights(weights)
     shares = np.exp(smoothed - logsumexp(smoothed))[:, None, None]
     latents = posterior.latents(variables)
     mean = np.sum(shares * latents, axis=0)
@@ -204,7 +204,7 @@ def check_gaussian(
     return GaussianCheck(k_hat, float(np.median(change)))
 
 
-def _smooth_weights(weights: Floats) -> tuple[Floats, float]:
+def smooth_weights(weights: Floats) -> tuple[Floats, float]:
     """Smooth the largest of log weights (R,), and return the Pareto k; weights that are nearly equal have k = 0."""
     finite = weights[np.isfinite(weights)]
     if np.ptp(finite) < EQUAL:
@@ -243,7 +243,7 @@ def draw_by_importance(
     z = rng.standard_normal((options.proposals, posterior.target.size))
     weights, variables = _importance_weights(posterior, gaussian, z, options.rows_at_once)
     log_evidence = float(logsumexp(weights) - math.log(len(weights)))
-    smoothed, k_hat = _smooth_weights(weights)
+    smoothed, k_hat = smooth_weights(weights)
     shares = np.exp(smoothed - logsumexp(smoothed))
     effective = float(1.0 / np.sum(shares**2))
     places = (rng.random() + np.arange(options.draws)) / options.draws

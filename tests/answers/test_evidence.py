@@ -4,46 +4,17 @@ import json
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
 
 import invgp
 from helpers.command_line import here
-from helpers.problems import WEIGHTS, linear_problem
+from helpers.linear_evidence import exact_evidence, product_problem
+from helpers.problems import linear_problem
 from invgp.answers.emulated_problem import emulate, runs_of
 from invgp.answers.evidence import BOUND, EMULATED, STORED, describe_factor
 from invgp.core.sampling.bridge import bridge_evidence
 from invgp.errors import ConfigError
 from invgp.inference.exact_draws import SamplingOptions, draw_by_hamiltonian, draw_by_importance
 from invgp.inference.tempered_draws import draw_by_tempering
-
-
-def exact_evidence(problem):
-    """Of the linear problem, whose data are jointly Gaussian."""
-    X, N = problem.survey.X, problem.survey.size
-    covariance = np.zeros((N, 2, N, 2))
-    for latent, weights in zip(problem.latents, WEIGHTS.T, strict=True):
-        prior = latent.kernel(X, X) * latent.std[0] ** 2
-        covariance += np.einsum("nm,p,q->npmq", prior, weights, weights)
-    covariance = covariance.reshape(2 * N, 2 * N) + np.diag(problem.noise_std.ravel() ** 2)
-    mean = np.tile(WEIGHTS @ [latent.mean[0] for latent in problem.latents], N)
-    return multivariate_normal(mean, covariance).logpdf(problem.survey.Y.ravel())
-
-
-def product_problem():
-    """Only the product of two latents is measured: the posterior is curved."""
-    rng = np.random.default_rng(4)
-    return invgp.define(
-        {"x": np.arange(8.0), "y": 6.0 + 0.2 * rng.standard_normal(8)},
-        coordinates={"x": "m"},
-        observations={"y": "1"},
-        latents={
-            name: {"unit": "1", "mean": mean, "std": "30%", "kernel": {"length_scale": 3.0}}
-            for name, mean in (("a", 2.0), ("b", 3.0))
-        },
-        forward=lambda a, b: {"y": a * b},
-        noise={"y": 0.3},
-        inference={"seed": 1},
-    )
 
 
 @pytest.mark.slow

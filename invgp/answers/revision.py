@@ -1,0 +1,217 @@
+"""A posterior with another prior, noise or data, on the emulator of the runs that were made for the first one.
+
+Draws of the first posterior are moved by the affine map from its Gaussian approximation to that of the revised problem,
+and weighted by the ratio of the posterior densities. They keep the shape of a curved posterior. If the weights are not
+reliable, the revised posterior is sampled anew on the emulator.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.special import logsumexp
+
+from invgp.answers.emulated_problem import EmulatedProblem, emulate, stored_factors, transfer_runs
+from invgp.core.backend import to_numpy
+from invgp.emulation.run_schedule import runs_in_a_step
+from invgp.inference.exact_draws import SamplingOptions, smooth_weights
+from invgp.inference.restart import unexplained_sites
+from invgp.inference.sampled import sampled_search
+from invgp.inference.sampled_solution import sampled_solution
+from invgp.inference.search_state import SampledTarget, SearchResult, SearchState
+from invgp.posterior import Samples, to_dataset
+from invgp.posterior.attributes import has_converged
+from invgp.problem import Floats, Problem
+
+MOVED = "draws of the earlier posterior, moved and reweighted"
+MOST_DRAWS, FEWEST_EFFECTIVE = 1000, 100  # of the earlier posterior that are moved, and effective draws that are enough
+RELIABLE = 0.7  # largest Pareto k of reliable weights
+FARTHEST, WIDEST = 0.5, 1.2  # change of mean, in standard deviations, and of spread, within which runs still verify
+CHECKED = 64  # draws at which the runs must surround the posterior
+RUNS_PER_SITE = 3  # that an inversion makes at a site, typically
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A revised posterior, and how far it can be trusted.
+
+    Attributes
+    ----------
+    posterior : Dataset
+    k_hat : float
+        Pareto k of the weights of moved draws; NaN if none could be moved.
+    doubtful : int
+        Sites at which the runs do not cover the revised posterior.
+    runs_needed : int
+        Approximate number of runs that an inversion would make there; 0 if the revision is reliable.
+    """
+
+    posterior: xr.Dataset
+    k_hat: float
+    doubtful: int
+    runs_needed: int
+
+
+class MovedDraws(NamedTuple):
+    """Draws of the earlier posterior that were moved to a revised one.
+
+    Attributes
+    ----------
+    v : array, shape (R, D)
+        Variables of the prior.
+    mode : array of int, shape (R,)
+        Number of the mode of each draw, from 0.
+    log_weights : array, shape (R,)
+        Logarithms of their weights.
+    log_evidence_change : float, nats
+    """
+
+    v: Floats
+    mode: NDArray[np.intp]
+    log_weights: Floats
+    log_evidence_change: float
+
+
+def revise_posterior(posterior: xr.Dataset, base: EmulatedProblem, problem: Problem, seed: int) -> Revision:
+    """Compute the posterior of a revised problem on the emulator of an earlier one.
+
+    Parameters
+    ----------
+    posterior : Dataset
+        The earlier posterior.
+    base : EmulatedProblem
+        Its problem with the emulator.
+    problem : Problem
+        The revised problem, with the same simulators and latents.
+    seed : int
+    """
+    same_sites = problem.survey.locations.shape == base.problem.survey.locations.shape and np.array_equal(
+        problem.survey.locations, base.problem.survey.locations
+    )
+    runs = transfer_runs(base.state.runs, base.problem, problem)
+    new = emulate(problem, runs, seed, stored_factors(posterior) if same_sites else None)
+    moved = move_draws(posterior, base, new) if same_sites else None
+    samples, k_hat = (None, math.nan) if moved is None else _reweight(moved, new, posterior, seed)
+    if samples is None:
+        state = sampled_search(new.model).sample_emulated(new.model, new.runner, new.state)
+    else:
+        explained = new.state.result.converged and not unexplained_sites(new.model, new.state).any()
+        target = SampledTarget(new.gaussian, new.emulator, explained, several_modes=False)
+        state = replace(new.state, samples=samples, target=target)
+    near = (
+        _near_earlier(base, new)
+        if same_sites and has_converged(posterior)
+        else np.zeros(problem.survey.size, dtype=bool)
+    )
+    return _finish(new, state, k_hat, near)
+
+
+def _near_earlier(base: EmulatedProblem, new: EmulatedProblem) -> NDArray[np.bool_]:
+    """Return a mask (N,) of the sites where the posterior hardly moved: there runs have verified the emulator."""
+    (mean, covariance), (new_mean, new_covariance) = (
+        (to_numpy(part) for part in one.gaussian.marginals) for one in (base, new)
+    )
+    variance, new_variance = (np.diagonal(part, axis1=1, axis2=2) for part in (covariance, new_covariance))
+    moved = np.abs(new_mean - mean) > FARTHEST * np.sqrt(variance)
+    return np.asarray(~(moved | (new_variance > WIDEST**2 * variance)).any(axis=1))
+
+
+def move_draws(posterior: xr.Dataset, base: EmulatedProblem, new: EmulatedProblem) -> MovedDraws | None:
+    """Move the draws in a file to a revised posterior; None if it has none, or if their prior is not dense."""
+    prior, learnt = base.gaussian.prior, str(posterior.attrs.get("invgp_hyperparameters", ""))
+    if "whitened_sample" not in posterior or learnt or not prior.dense or not new.gaussian.prior.dense:
+        return None
+    whitened = np.asarray(posterior["whitened_sample"].values, dtype=np.float64)
+    if whitened.shape[1:] != (prior.latent_count, prior.inducing_count):
+        return None
+    step = math.ceil(len(whitened) / MOST_DRAWS)
+    v = whitened[::step].reshape(-1, prior.latent_count * prior.inducing_count)
+    (centre, root), (new_centre, new_root) = (
+        (to_numpy(one.gaussian.q.mean).ravel(), to_numpy(one.gaussian.q.root)) for one in (base, new)
+    )
+    z = solve_triangular(root, (v - centre).T, lower=True, trans="T").T
+    moved = new_centre + z @ new_root
+    ratio = _log_density(new, moved) - _log_density(base, v)
+    determinant = 0.5 * (float(base.gaussian.q.log_determinant) - float(new.gaussian.q.log_determinant))
+    ratio = np.where(np.isfinite(ratio), ratio, -np.inf)
+    modes = posterior["draw_mode"].values[::step] - 1 if "draw_mode" in posterior else np.zeros(len(v))
+    return MovedDraws(moved, modes.astype(np.intp), ratio, float(logsumexp(ratio)) - math.log(len(ratio)) + determinant)
+
+
+def _log_density(emulated: EmulatedProblem, v: Floats) -> Floats:
+    """Compute the log density (R,) of the posterior on the emulator at variables v (R, D)."""
+    target, backend = emulated.posterior.target, emulated.model.backend
+    step = max(SamplingOptions().rows_at_once // target.prior.site_count, 1)
+    return np.concatenate(
+        [to_numpy(target.log_density_value(backend.asarray(v[i : i + step]))) for i in range(0, len(v), step)]
+    )
+
+
+def _reweight(
+    moved: MovedDraws, new: EmulatedProblem, posterior: xr.Dataset, seed: int
+) -> tuple[Samples | None, float]:
+    """Select moved draws by their weights; None instead if the weights are not reliable. Also return the Pareto k."""
+    if not np.isfinite(moved.log_weights).any():
+        return None, math.inf
+    smoothed, k_hat = smooth_weights(moved.log_weights)
+    shares = np.exp(smoothed - logsumexp(smoothed))
+    effective = float(1.0 / np.sum(shares**2))
+    if k_hat > RELIABLE or effective < min(FEWEST_EFFECTIVE, len(shares)):
+        return None, k_hat
+    count, rng = len(shares), np.random.default_rng(seed)
+    places = (rng.random() + np.arange(count)) / count
+    chosen = rng.permutation(np.minimum(np.searchsorted(np.cumsum(shares), places), count - 1))
+    v = moved.v[chosen]
+    latents = new.posterior.latents(v)
+    size = latents.shape[1:]
+    before = float(posterior.attrs.get("invgp_log_evidence", np.nan))
+    error = float(posterior.attrs.get("invgp_log_evidence_error", np.nan))
+    samples = Samples(
+        latents,
+        np.arange(count) * 4 // count,
+        moved.mode[chosen],
+        MOVED,
+        k_hat,
+        np.ones(size),
+        np.full(size, effective),
+        before + moved.log_evidence_change,
+        math.hypot(error, 1.0 / math.sqrt(effective)),
+        new.posterior.whitened(v),
+    )
+    return samples, k_hat
+
+
+def _finish(new: EmulatedProblem, state: SearchState, k_hat: float, near: NDArray[np.bool_]) -> Revision:
+    """Return the dataset of a revision, with the sites at which its emulator is doubtful."""
+    model, samples, problem = new.model, state.samples, new.problem
+    if samples is None:
+        raise ValueError("there are no draws")
+    few = samples.latents[samples.thin(CHECKED)]
+    trusted = near | new.emulator.trusted_sites(few, model.all_sites, problem.inference.emulator_error)
+    observed = np.isfinite(problem.survey.Y).any(axis=1)
+    doubtful = int(np.count_nonzero(~trusted & observed & np.isin(model.all_sites, problem.simulated)))
+    agreed = bool(samples.r_hat.max() <= SamplingOptions().largest_r_hat)
+    needed = max(RUNS_PER_SITE * doubtful, runs_in_a_step(problem)) if doubtful else 0
+    if doubtful:
+        status = f"the runs do not cover the revised posterior at {doubtful:,} of {problem.survey.size:,} sites"
+    else:
+        status = "revised without new runs" if agreed else "stopped before the chains of draws agreed"
+    state = replace(state, result=SearchResult(status, converged=not doubtful and agreed))
+    found = sampled_solution(model, new.runner, state)
+    if found is None:
+        raise ValueError("there is no posterior")
+    dataset = to_dataset(*found).assign_attrs(
+        invgp_runs_from_ledger=0,
+        invgp_runs_at_once=0.0,
+        invgp_revision_method=samples.method,
+        invgp_revision_k_hat=k_hat,
+        invgp_revision_doubtful_sites=doubtful,
+        invgp_revision_runs_needed=needed,
+    )
+    return Revision(dataset, k_hat, doubtful, needed)

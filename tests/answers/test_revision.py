@@ -1,0 +1,96 @@
+"""Revised posteriors against inversions of the revised problem."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import invgp
+from helpers.command_line import CONFIG, here, write_files
+from helpers.linear_evidence import exact_evidence, product_problem
+from helpers.problems import linear_problem
+from invgp.answers.revision import MOVED
+from invgp.errors import ConfigError
+
+
+def worst_error(revised, exact):
+    """Largest error of a mean, in standard deviations, and largest ratio of standard deviations, over the latents."""
+    names = exact.attrs["invgp_latents"].split()
+    shift = max(float((abs(revised[n] - exact[n]) / exact[f"{n}_std"]).max()) for n in names)
+    ratio = max(float(abs(np.log(revised[f"{n}_std"] / exact[f"{n}_std"])).max()) for n in names)
+    return shift, ratio
+
+
+@pytest.mark.slow
+def test_that_a_revised_linear_problem_has_its_exact_posterior():
+    problem = linear_problem(posterior="sampled")
+    posterior = invgp.invert(problem)
+    latents = tuple(replace(latent, std=1.3 * latent.std, mean=latent.mean + 0.5) for latent in problem.latents)
+    changed = replace(problem.with_scaled_noise(np.full((15, 2), 1.4)), latents=latents)
+    revised = invgp.revise(posterior, problem=changed, config=problem)
+    exact = invgp.invert(replace(changed, inference=linear_problem().inference))  # the Gaussian is exact
+    shift, ratio = worst_error(revised, exact)
+    assert revised.attrs["invgp_revision_method"] == MOVED
+    assert revised.attrs["invgp_revision_k_hat"] < 0.3
+    assert shift < 0.15
+    assert ratio < 0.12
+    assert revised.attrs["invgp_log_evidence"] == pytest.approx(exact_evidence(changed), abs=0.1)
+    assert invgp.has_converged(invgp.revise(posterior, problem=problem, config=problem))
+
+
+@pytest.mark.slow
+def test_that_a_revised_curved_posterior_is_that_of_an_inversion_with_the_simulator():
+    problem = product_problem()
+    posterior = invgp.invert(problem)
+    changed = problem.with_scaled_noise(np.full((8, 1), 2.0))
+    revised = invgp.revise(posterior, problem=changed, config=problem)
+    shift, ratio = worst_error(revised, invgp.invert(changed))
+    assert shift < 0.2
+    assert ratio < 0.15
+    far = replace(problem, latents=(replace(problem.latents[0], mean=np.asarray([9.0])), problem.latents[1]))
+    beyond = invgp.revise(posterior, problem=far, config=problem)
+    assert not invgp.has_converged(beyond)
+    assert beyond.attrs["invgp_revision_doubtful_sites"] > 0
+    assert beyond.attrs["invgp_revision_runs_needed"] > 0
+
+
+@pytest.mark.slow
+def test_that_the_command_revises_without_the_simulator(tmp_path):
+    write_files(tmp_path, f"{CONFIG}\n[output]\nledger = true\n")
+    assert here("run", "survey.toml", cwd=tmp_path).returncode == 0
+    (tmp_path / "was_called").unlink()
+    ledger = tmp_path / "posterior.ledger.sqlite"
+    before = ledger.read_bytes()
+    arguments = ["--set", "noise.std.time=0.018", "--set", "latents.depth.std=12%"]
+    result = json.loads(here("revise", "posterior.nc", *arguments, "--json", cwd=tmp_path).stdout)
+    assert result["runs"] == 0
+    assert result["reliable"]
+    assert not (tmp_path / "was_called").exists()
+    assert ledger.read_bytes() == before
+    (tmp_path / "changed.toml").write_text(
+        (tmp_path / "survey.toml").read_text().replace("std.time = 0.02", "std.time = 0.018").replace("15%", "12%")
+    )
+    assert here("run", "changed.toml", "-o", "changed.nc", cwd=tmp_path).returncode == 0
+    revised, exact = (invgp.open_posterior(tmp_path / name) for name in ("posterior.revised.nc", "changed.nc"))
+    shift, ratio = worst_error(revised, exact)
+    assert shift < 0.2
+    assert ratio < 0.15
+    for arguments, words in (
+        (["--set", "latents.dept.std=1"], "did you mean 'depth'?"),
+        (["--set", "nonsense"], "--set: must be KEY=VALUE"),
+        (["--set", 'latents.depth.link="log"'], "--set: must keep the unit, the labels and the link of latents.depth"),
+        ([], "--set: must have at least one key"),
+    ):
+        failed = here("revise", "posterior.nc", *arguments, cwd=tmp_path)
+        assert failed.returncode == 2
+        assert words in failed.stderr
+    again = here("revise", "posterior.revised.nc", "--set", "noise.std.time=0.1", cwd=tmp_path)
+    assert "was a revision" in again.stderr
+
+
+def test_that_a_gaussian_posterior_without_runs_is_refused():
+    problem = linear_problem()
+    posterior = invgp.invert(problem).drop_vars("emulator_run_site")
+    with pytest.raises(ConfigError, match=r"^posterior: must hold the runs of its emulator"):
+        invgp.revise(posterior, problem=problem.with_scaled_noise(np.ones((15, 2))), config=problem)
