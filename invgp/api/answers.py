@@ -148,7 +148,7 @@ def weigh(
     Examples
     --------
     >>> table = invgp.weigh(posterior, posterior, names=["one", "two"])
-    >>> table["probability"].values.tolist()
+    >>> table["probability"].values.round(3).tolist()
     [0.5, 0.5]
     """
     from invgp.answers.evidence import check_same_data, weigh_models  # noqa: PLC0415 - as above
@@ -217,7 +217,8 @@ def revise(
 
     Examples
     --------
-    >>> noisier = problem.with_scaled_noise(2.0 * np.ones((3, 1)))
+    >>> import numpy as np
+    >>> noisier = problem.with_scaled_noise(np.full((3, 1), 1.1))
     >>> revised = invgp.revise(posterior, problem=noisier, config=problem)
     >>> bool((revised["depth_std"] > posterior["depth_std"]).all())
     True
