@@ -19,6 +19,7 @@ from invgp.problem import Column, Floats, PriorMap
 
 INDUCING_SUFFIX = "_inducing"  # after the name of a coordinate
 MEAN_MAP, SCALE_MAP = "_map_mean", "_map_scale"  # after the name of a latent
+MIXING = "process_mixing"  # matrix from independent to correlated processes
 DEFINITION = "kernel_definition"  # attribute with the JSON description of a kernel
 
 
@@ -57,6 +58,14 @@ def read_prior_maps(dataset: xr.Dataset, name: str, coordinates: Sequence[str]) 
     axes = tuple(np.asarray(dataset[dim].values, dtype=np.float64) for dim in dims)
     scale = dataset[f"{name}{SCALE_MAP}"].values if f"{name}{SCALE_MAP}" in dataset else None
     return PriorMap(axes, dimensions, mean.values, scale)
+
+
+def mixing_variable(mixing: Floats | None) -> dict[str, xr.DataArray]:
+    """Return the variable of a file that stores `Problem.mixing`; none if the processes are independent."""
+    if mixing is None:
+        return {}
+    about = "from the independent processes that the file stores to the latents, before the link: prior correlation"
+    return {MIXING: _process_array(("process", "other_process"), mixing, f"matrix {about}")}
 
 
 def kernel_attributes(kernel: Kernel) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 import numpy as np
@@ -13,9 +14,9 @@ from invgp.config.mistakes import Mistakes, build_each
 from invgp.config.variable_names import labels_of, per_label
 from invgp.core.kernels import Kernel, Scalar
 from invgp.errors import ConfigError
-from invgp.formatting import format_value
+from invgp.formatting import format_value, join_names, suggest
 from invgp.links import LINKS, Link
-from invgp.problem import WEAK_FACTOR, Floats, Grid, Labels, Latent, Survey
+from invgp.problem import SMALLEST_EIGENVALUE, WEAK_FACTOR, Floats, Grid, Labels, Latent, Problem, Survey
 from invgp.settings.configuration import Config, LatentSection
 from invgp.settings.values import percentage
 
@@ -34,7 +35,9 @@ def build_latents(config: Config, units: Mapping[str, str], context: MapContext 
     context : MapContext or None
         Points of the latents, for maps; None if the survey or the grid cannot be used, which is another mistake.
     """
-    return build_each(lambda name: _build_latent(config, name, units, context), config.latents)
+    latents = build_each(lambda name: _build_latent(config, name, units, context), config.latents)
+    build_each(lambda latent: _check_correlations(latent, latents), latents)
+    return latents
 
 
 def _build_latent(config: Config, name: str, units: Mapping[str, str], context: MapContext | None) -> Latent:
@@ -60,6 +63,8 @@ def _build_latent(config: Config, name: str, units: Mapping[str, str], context: 
         long_name=section.long_name,
         standard_name=section.standard_name,
         positive=section.positive,
+        label_correlation=_label_correlation(section, labels, key),
+        correlated_with=dict(section.correlated_with),
         learn=learning_factors(section.learn.model_dump(exclude_none=True)),
     )
     if context is not None:
@@ -72,6 +77,69 @@ def _build_latent(config: Config, name: str, units: Mapping[str, str], context: 
 
 def _build_kernel(section: LatentSection, units: Mapping[str, str], key: str) -> Kernel:
     return Scalar() if section.kernel is None else build_kernel(section.kernel, units, f"{key}.kernel")
+
+
+def _label_correlation(section: LatentSection, labels: Labels | None, key: str) -> Floats | None:
+    """Return the prior correlation (L, L) between labels; None if they are independent."""
+    given, count = section.label_correlation, 1 if labels is None else len(labels)
+    if given is None:
+        return None
+    if labels is None:
+        raise ConfigError(f"{key}.label_correlation: must be left out without a dimension, was {format_value(given)}")
+    if isinstance(given, list):
+        found = np.asarray(given, dtype=np.float64)
+        if len(found) != count:
+            raise ConfigError(f"{key}.label_correlation: must be a matrix of {count} labels, was one of {len(found)}")
+    else:
+        found = np.power(float(given), np.abs(np.subtract.outer(np.arange(count), np.arange(count))))
+    if np.linalg.eigvalsh(found)[0] <= SMALLEST_EIGENVALUE:
+        raise ConfigError(
+            f"{key}.label_correlation: must be positive definite, was not: some of its correlations contradict others"
+        )
+    return found
+
+
+def _check_correlations(latent: Latent, latents: tuple[Latent, ...]) -> None:
+    """Raise `ConfigError` unless a latent can be correlated with others, and its labels with each other."""
+    key, known = f"latents.{latent.name}.correlated_with", {other.name: other for other in latents}
+    kernels = {json.dumps(kernel.describe()) for kernel in latent.kernels}
+    if latent.label_correlation is not None and len(kernels) > 1:
+        raise ConfigError(
+            f"latents.{latent.name}.label_correlation: must be left out if the maps of std differ from label to label"
+        )
+    for name in latent.correlated_with:
+        if name not in known or name == latent.name:
+            others = [other for other in known if other != latent.name]
+            raise ConfigError(
+                f"{key}: must be other latents, {join_names(others)}, had {name!r}{suggest(name, others)}"
+            )
+        other = known[name]
+        if latent.name in other.correlated_with:
+            raise ConfigError(f"{key}.{name}: must be given once, was given in latents.{name} too")
+        both = (latent, other)
+        own, theirs = (np.eye(o.size) if o.label_correlation is None else o.label_correlation for o in both)
+        if other.labels != latent.labels or not np.array_equal(own, theirs):
+            raise ConfigError(f"{key}.{name}: must have the same labels and label_correlation as {latent.name!r}")
+        if kernels != {json.dumps(kernel.describe()) for kernel in other.kernels} or len(kernels) > 1:
+            raise ConfigError(
+                f"{key}.{name}: must have the kernel of {latent.name!r}, {latent.kernel}, was {other.kernel}"
+            )
+        learnt = [one.name for one in (latent, other) if one.learn]
+        if learnt:
+            raise ConfigError(
+                f"latents.{learnt[0]}.learn: must be left out for latents that are correlated with others"
+            )
+
+
+def check_correlation_matrix(problem: Problem) -> None:
+    """Raise `ConfigError` unless the prior correlations of all latents are possible together."""
+    correlation = problem.prior_correlation
+    if correlation is not None and np.linalg.eigvalsh(correlation)[0] <= SMALLEST_EIGENVALUE:
+        names = [latent.name for latent in problem.latents if latent.correlated_with]
+        raise ConfigError(
+            f"latents.{names[0]}.correlated_with: the correlations of all latents must be positive definite, were not: "
+            "some contradict others"
+        )
 
 
 def check_prior_scales(latents: tuple[Latent, ...], survey: Survey, grid: Grid | None) -> None:

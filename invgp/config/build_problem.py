@@ -9,7 +9,7 @@ from pathlib import Path
 
 from invgp.config.build_direct import build_direct
 from invgp.config.build_grid import build_grid
-from invgp.config.build_latents import build_latents, check_prior_scales
+from invgp.config.build_latents import build_latents, check_correlation_matrix, check_prior_scales
 from invgp.config.build_noise import build_noise, check_noise_names
 from invgp.config.build_prior_maps import MapContext, check_maps_cover
 from invgp.config.build_simulator import Places, build_model, build_wiring
@@ -121,6 +121,7 @@ def assemble_problem(config: Config, table: Table | None, directory: Path, mista
         problem = problem.join(sources)
     for data in direct or ():
         problem = data.add_to(problem)
+    check_correlation_matrix(problem)
     check_maps_cover(problem)
     return problem
 

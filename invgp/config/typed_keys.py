@@ -123,6 +123,8 @@ class LatentKeys(TypedDict, total=False):
     std: float | str | MapKeys | Sequence[float | str | MapKeys]
     trend: Sequence[str | MapKeys]
     trend_std: float
+    label_correlation: float | Sequence[Sequence[float]]
+    correlated_with: Mapping[str, float]
     kernel: KernelKeys | Kernel
     dimension: str
     link: Literal["identity", "log", "increasing", "uniform", "truncated normal"]

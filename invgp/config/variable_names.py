@@ -30,6 +30,7 @@ RESERVED = (
     "node",
     "correlation",
     "process",
+    "process_mixing",
     "other_process",
     "process_label",
     "other_process_label",

@@ -23,12 +23,15 @@ class Inputs:
         Prior mean and standard deviation of these processes, over all sites.
     columns : array, shape (N, C)
         Coordinates and covariates that the simulator takes and that vary, standardised over the sites.
+    mixing : array, shape (Q, Q), or None
+        From independent processes to those that the simulator takes, as `Problem.mixing`.
     """
 
     latents: Integers
     mean: Floats
     std: Floats
     columns: Floats
+    mixing: Floats | None = None
 
     @staticmethod
     def of(problem: Problem) -> Inputs:
@@ -39,7 +42,7 @@ class Inputs:
         known = (*problem.survey.coordinates, *problem.survey.covariates)
         columns = [c.values for c in known if c.name in wired and np.ptp(c.values) > 0]
         # With a prior that varies, the inputs vary with its mean, too.
-        (_, std), means = problem.prior_moments(), problem.prior_mean_at(problem.survey.locations)
+        (_, std), means = problem.prior_moments(), problem.mix(problem.prior_mean_at(problem.survey.locations))
         mean = means[0] + (means - means[0]).mean(axis=0)
         std = np.hypot(std, np.sqrt(((means - mean) ** 2).mean(axis=0)))
         return Inputs(
@@ -49,6 +52,7 @@ class Inputs:
             np.stack([(c - c.mean()) / c.std() for c in columns], axis=-1)
             if columns
             else np.zeros((problem.survey.size, 0)),
+            problem.mixing,
         )
 
     @property
@@ -58,6 +62,7 @@ class Inputs:
 
     def rows(self, latents: Floats, sites: Integers) -> Floats:
         """Return the inputs (B, I) for latent values (B, Q) at sites (B,)."""
+        latents = latents if self.mixing is None else latents @ self.mixing.T
         return np.concatenate([(latents[:, self.latents] - self.mean) / self.std, self.columns[sites]], axis=-1)
 
     def rows_of(self, latents: Array, sites: Integers) -> Array:
@@ -65,6 +70,7 @@ class Inputs:
         xp, backend = array_namespace(latents), backend_of(latents)
         numbers = xp.asarray(self.latents.astype(np.int32), device=backend.device)
         mean, std = backend.asarray(self.mean), backend.asarray(self.std)
+        latents = latents if self.mixing is None else latents @ backend.asarray(self.mixing.T)
         standardised = (xp.take(latents, numbers, axis=1) - mean) / std
         return xp.concat([standardised, backend.asarray(self.columns[sites])], axis=1)
 
@@ -72,8 +78,9 @@ class Inputs:
         """Convert a gradient (B, I) with respect to the inputs to one (B, Q) with respect to the latents."""
         xp, backend = array_namespace(gradient), backend_of(gradient)
         scaled = gradient[:, : len(self.latents)] / backend.asarray(self.std)
-        if len(self.latents) == processes:
+        if len(self.latents) == processes and self.mixing is None:
             return scaled
         spread = np.zeros((len(self.latents), processes))
         spread[np.arange(len(self.latents)), self.latents] = 1.0
+        spread = spread if self.mixing is None else spread @ self.mixing
         return scaled @ xp.asarray(spread, dtype=gradient.dtype, device=backend.device)

@@ -27,7 +27,7 @@ IGNORED_FIELDS = frozenset(
     {"first_source", "workers", "backend", "scheduler", "worker_timeout", "output", "config_text", "title"}
 )
 # Fields that were added later: without them the digest is that of earlier versions.
-ADDED = frozenset({"sources", "kinds", "extents", "maps"})
+ADDED = frozenset({"sources", "kinds", "extents", "maps", "label_correlation", "correlated_with"})
 PROVENANCE = frozenset({"file", "digest"})  # fields of the survey that do not change its values
 
 

@@ -249,7 +249,7 @@ def direct_rows(field: Field, problem: Problem, direct: Problem) -> DirectRows:
     K = len(X)
     # Values are linear functions of the processes: their constants and weights follow from unit vectors.
     units = np.concatenate([np.zeros((1, Q)), np.eye(Q)])[:, None, :]
-    rows = direct.to_simulator(np.broadcast_to(units, (Q + 1, K, Q)))
+    rows = direct.to_simulator(np.broadcast_to(problem.mix(units), (Q + 1, K, Q)))
     outputs = direct.from_simulator(direct.forward.compute(rows), Q + 1)
     constant, weights = outputs[0], outputs[1:] - outputs[0]  # (K, P) and (Q, K, P)
     P = constant.shape[1]

@@ -138,7 +138,8 @@ class JointDraws:
         parts = [
             part.at(X, rows, projections) for part, projections in zip(self.parts, located.projections, strict=True)
         ]
-        return located.mean + (parts[0] if len(parts) == 1 else np.concatenate(parts))
+        found, mixing = parts[0] if len(parts) == 1 else np.concatenate(parts), located.posterior.mixing
+        return located.mean + (found if mixing is None else found @ mixing.T)
 
 
 @dataclass(frozen=True)

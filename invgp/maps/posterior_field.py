@@ -61,6 +61,9 @@ class PosteriorField:
         independent processes.
     groups : tuple of DrawGroup
         Draws from the exact posterior; empty if the posterior is a Gaussian.
+    mixing : array, shape (Q, Q), or None
+        Matrix from the independent processes of `prior`, `centre` and draws to those of the latents; None if they are
+        the same.
     """
 
     fields: tuple[LatentField, ...]
@@ -68,6 +71,7 @@ class PosteriorField:
     centre: Floats
     roots: tuple[Floats, ...]
     groups: tuple[DrawGroup, ...] = ()
+    mixing: Floats | None = None
     _root_cache: dict[tuple[int, ...], Floats] = field(default_factory=dict)
 
     @property
@@ -90,8 +94,17 @@ class PosteriorField:
         """The prior of each group of draws, or of the Gaussian."""
         return tuple(group.prior for group in self.groups) or (self.prior,)
 
+    def parts_of(self, processes: Sequence[int]) -> tuple[list[int], Floats]:
+        """Return the independent processes of which g processes are sums, and their weights (g, p)."""
+        if self.mixing is None:
+            return list(processes), np.eye(len(processes))
+        rows = self.mixing[list(processes)]
+        parts = np.flatnonzero(rows.any(axis=0))
+        return parts.tolist(), rows[:, parts]
+
     def at(self, X: Floats, processes: Sequence[int]) -> LocatedPosterior:
         """Return the posterior of some processes at points X (B, D)."""
+        processes, _ = self.parts_of(processes)
         mean = np.concatenate([own.mean_at(X) for own in self.fields], axis=-1)
         return LocatedPosterior(self, mean, tuple(prior.projections(X, processes) for prior in self.priors))
 
@@ -182,18 +195,22 @@ class LocatedPosterior:
             Between the processes at the same point.
         """
         field, prior, [at] = self.posterior, self.posterior.prior, self.projections
-        M, g = field.inducing, len(processes)
-        R = field.root(tuple(processes))
-        W = [at[prior.kernel_index[j]] for j in processes]
-        std = prior.std[list(processes)]
-        mean = np.stack([field.centre[j] @ own.weights for j, own in zip(processes, W, strict=True)], axis=-1)
+        parts, mixing = field.parts_of(processes)
+        M, g = field.inducing, len(parts)
+        R = field.root(tuple(parts))
+        W = [at[prior.kernel_index[j]] for j in parts]
+        std = prior.std[parts]
+        mean = np.stack([field.centre[j] @ own.weights for j, own in zip(parts, W, strict=True)], axis=-1)
         covariance = np.zeros((len(mean), g, g))
         scaled = [R[:, i * M : (i + 1) * M] @ own.weights for i, own in enumerate(W)]
         for i in range(g):
             for k in range(i + 1):
                 covariance[:, i, k] = covariance[:, k, i] = np.einsum("mb,mb->b", scaled[i], scaled[k])
             covariance[:, i, i] += W[i].conditional
-        return self.mean[:, list(processes)] + std * mean, covariance * std[:, None] * std
+        offset, covariance = std * mean, covariance * std[:, None] * std
+        if field.mixing is not None:
+            offset, covariance = offset @ mixing.T, mixing @ covariance @ mixing.T
+        return self.mean[:, list(processes)] + offset, covariance
 
     def prior_variance(self, processes: Sequence[int]) -> Floats:
         """Return the prior variance (B, g) of g processes at each point."""
@@ -210,13 +227,24 @@ class LocatedPosterior:
         variance : array, shape (B, R), or (B, 1) if it is the same for all draws
             Variance given each draw.
         """
+        parts, [weights] = self.posterior.parts_of([process])
+        if self.posterior.mixing is None:
+            mean, variance = self._independent_mixture(process)
+        else:
+            found = [self._independent_mixture(part) for part in parts]
+            mean = np.sum([w * own for w, (own, _) in zip(weights, found, strict=True)], axis=0)
+            variance = np.sum([w**2 * own for w, (_, own) in zip(weights, found, strict=True)], axis=0)
+        mean += self.mean[:, process : process + 1]
+        return mean, variance
+
+    def _independent_mixture(self, j: int) -> tuple[Floats, Floats]:
+        """Return the moments of an independent process minus its prior mean given each draw, as `mixture`."""
         means, variances = [], []
         for group, at in zip(self.posterior.groups, self.projections, strict=True):
-            prior, j = group.prior, process
+            prior = group.prior
             own = at[prior.kernel_index[j]]
             mean = own.weights.T @ group.whitened[:, j].T
             mean *= prior.std[j]
-            mean += self.mean[:, j : j + 1]
             means.append(mean)
             variances.append((prior.std[j] ** 2 * own.conditional)[:, None])
         if len(means) == 1:
@@ -226,7 +254,11 @@ class LocatedPosterior:
 
     def process_draws(self, process: int) -> Floats:
         """Return draws (B, S) of a process at each point, from its mixture; see `draw_mixture`."""
-        return draw_mixture(*self.mixture(process), process)
+        if self.posterior.mixing is None:
+            return draw_mixture(*self.mixture(process), process)
+        parts, [weights] = self.posterior.parts_of([process])
+        drawn = [w * draw_mixture(*self._independent_mixture(j), j) for w, j in zip(weights, parts, strict=True)]
+        return np.asarray(np.sum(drawn, axis=0) + self.mean[:, process : process + 1])
 
 
 def draw_mixture(mean: Floats, variance: Floats, process: int) -> Floats:

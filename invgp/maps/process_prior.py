@@ -56,6 +56,8 @@ class LatentField:
         With a nominal variance of 1.
     maps : PriorMap or None
         Prior mean and standard deviation that vary with position.
+    label_correlation : array, shape (L, L), or None
+        Prior correlation between its processes; None if they are independent.
     """
 
     name: str
@@ -65,6 +67,7 @@ class LatentField:
     std: Floats
     kernel: Kernel
     maps: PriorMap | None = None
+    label_correlation: Floats | None = None
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -89,7 +92,9 @@ class LatentField:
 
     def prior_moments(self, mean: Floats, variance: Floats) -> tuple[Floats, Floats]:
         """Return the prior mean and std (B, L) of the physical quantity from moments (B, L) of the processes."""
-        return self.link.moments(mean, variance[..., None] * np.eye(self.size))
+        correlation = np.eye(self.size) if self.label_correlation is None else self.label_correlation
+        std = np.sqrt(variance)
+        return self.link.moments(mean, std[..., None] * correlation * std[..., None, :])
 
     def variance_ratio(
         self, variance: Floats, physical_std: Floats, prior_mean: Floats, prior_variance: Floats

@@ -17,6 +17,7 @@ from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import Averaged, Kernel, Scalar
 from invgp.errors import ArgumentError, ConfigError
 from invgp.gaussian_processes import (
+    MIXING,
     ProcessPosterior,
     StoredSiteFactors,
     WhitenedGaussians,
@@ -66,7 +67,11 @@ def read_posterior_field(posterior: xr.Dataset, mode: int | None = None) -> Post
         raise ConfigError(
             "the posterior is damaged: its variable 'site_precision' gives a covariance that is not positive definite"
         ) from error
-    return replace(found, groups=_read_groups(found, posterior, coordinates, mode))
+    mixing = np.asarray(posterior[MIXING].values, dtype=np.float64) if MIXING in posterior else None
+    if mixing is not None:
+        fields = tuple(_with_label_correlation(f, mixing, found.prior.std) for f in fields)
+        found = replace(found, fields=fields)
+    return replace(found, groups=_read_groups(found, posterior, coordinates, mode), mixing=mixing)
 
 
 def read_draws(posterior: xr.Dataset, mode: int | None = None) -> tuple[Floats, NDArray[np.int64]] | None:
@@ -188,6 +193,12 @@ def _read_fields(posterior: xr.Dataset, coordinates: Sequence[str]) -> tuple[Lat
         maps, link = read_prior_maps(posterior, name, coordinates), link_from_attributes(about, len(mean))
         fields.append(LatentField(name, link, first, mean, std, kernel_from_attributes(about), maps))
     return tuple(fields)
+
+
+def _with_label_correlation(field: LatentField, mixing: Floats, std: Floats) -> LatentField:
+    """Return a latent with the prior correlation of its labels, from `PosteriorField.mixing` (Q, Q)."""
+    rows = mixing[field.processes] * std / field.std[:, None]
+    return replace(field, label_correlation=rows @ rows.T)
 
 
 def _build_posterior_field(

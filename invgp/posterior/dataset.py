@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import xarray as xr
 
-from invgp.gaussian_processes import prior_map_variables
+from invgp.gaussian_processes import mixing_variable, prior_map_variables
 from invgp.georeference import grid_mapping
 from invgp.posterior.attributes import dataset_attributes
 from invgp.posterior.coordinates import coordinate_order, dataset_coordinates, latent_coordinates, source_variables
@@ -42,7 +42,7 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
     Dataset
         The page on the posterior file (docs/result.md) describes its variables.
     """
-    survey = problem.survey
+    survey, solution = problem.survey, _mix_processes(problem, solution)
     variables: dict[str, xr.DataArray] = {}
     for latent in problem.latents:
         order, columns = coordinate_order(problem), problem.latent_slices[latent.name]
@@ -50,7 +50,7 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
         ordered = replace(latent, kernel=latent.kernel.permuted(order), maps=maps)
         kernels = latent.kernels if problem.grid is not None else map(survey.kernel_at_sites, latent.kernels)
         scale = np.sqrt(np.stack([kernel.diagonal(problem.points) for kernel in kernels], axis=-1))
-        prior = PriorAtPoints(problem.prior_mean[:, columns], scale)
+        prior = PriorAtPoints(problem.mix(problem.prior_mean)[:, columns], scale)
         variables |= latent_variables(ordered, solution, columns, problem.output.quantiles, prior)
         if ordered.maps is not None:
             variables |= prior_map_variables(latent.name, ordered.maps, [latent_coordinates(problem)[i] for i in order])
@@ -61,6 +61,7 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
         if solution.samples is not None:
             variables |= predictions_by_mode(observation, solution.samples, columns, variables)
     variables |= direct_variables(problem, solution)
+    variables |= mixing_variable(problem.mixing)
     variables["correlation"] = correlation_variable(problem, solution)
     variables["elbo"] = make_array(
         ("iteration",), solution.elbo, {"long_name": "evidence lower bound", "units": "1", "comment": "in nats"}
@@ -91,3 +92,20 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
             if "site" in variable.dims or "node" in variable.dims:
                 variable.attrs["grid_mapping"] = "crs"
     return dataset
+
+
+def _mix_processes(problem: Problem, solution: Solution) -> Solution:
+    """Return a solution with the arguments of the links in the place of independent processes."""
+    M = problem.mixing
+    if M is None:
+        return solution
+    samples, few_runs = solution.samples, solution.few_runs_std
+    _, std = problem.prior_moments()
+    return replace(
+        solution,
+        mean=solution.mean @ M.T,
+        covariance=M @ solution.covariance @ M.T,
+        draws=solution.draws @ M.T,
+        samples=None if samples is None else replace(samples, latents=samples.latents @ M.T),
+        few_runs_std=None if few_runs is None else np.sqrt((std * few_runs) ** 2 @ (M.T**2)) / std,
+    )

@@ -17,7 +17,7 @@ from pyproj.exceptions import CRSError
 
 from invgp.bounded_links import link_from_attributes
 from invgp.core.kernels import STATIONARY
-from invgp.gaussian_processes import DEFINITION, INDUCING_SUFFIX, MEAN_MAP, SCALE_MAP, kernel_from_attributes
+from invgp.gaussian_processes import DEFINITION, INDUCING_SUFFIX, MEAN_MAP, MIXING, SCALE_MAP, kernel_from_attributes
 from invgp.units import is_unit
 
 TEXT_ATTRIBUTES = (
@@ -317,6 +317,7 @@ def _check_prediction(dataset: xr.Dataset, coordinates: Sequence[str], latents: 
     for name in ("quantile", "realization"):
         if name not in dataset.coords:
             raise SchemaError(f"it lacks the coordinate {name!r}")
+    _check_mixing(dataset, latents)
     for name in latents:
         _check_prior(dataset, name, len(coordinates))
         _check_prior_maps(dataset, name, coordinates)
@@ -388,6 +389,17 @@ def _check_prior(dataset: xr.Dataset, name: str, dimensions: int) -> None:
     learnt = (f"{name}_std_factor_sample", *(f"{name}_share_{k}_sample" for k in range(1, MOST_SHARES + 1)))
     for variable in (variable for variable in learnt if variable in dataset):
         _check_numbers(dataset, variable, "process_std", count, positive=True)
+
+
+def _check_mixing(dataset: xr.Dataset, latents: Sequence[str]) -> None:
+    """Check the matrix that mixes independent processes, if there is one."""
+    if MIXING in dataset:
+        values = _finite_values(dataset, MIXING, ("process", "other_process"))
+        if (
+            values.shape[0] != sum(_label_count(dataset, name) for name in latents)
+            or values.shape[0] != values.shape[1]
+        ):
+            raise SchemaError(f"its variable {MIXING!r} must have one row and column for each process")
 
 
 def _check_prior_maps(dataset: xr.Dataset, name: str, coordinates: Sequence[str]) -> None:

@@ -19,6 +19,13 @@ WHITENED_NUMBERS = 10**6  # numbers of all stored draws for prediction
 FEWEST_WHITENED, MOST_WHITENED = 200, 4000  # draws for prediction
 
 
+def _prior_covariance(latent: Latent, variance: Floats) -> Floats:
+    """Return the prior covariance (N, L, L) of the processes of a latent from their variances (N, L)."""
+    correlation = np.eye(latent.size) if latent.label_correlation is None else latent.label_correlation
+    std = np.sqrt(variance)
+    return np.asarray(std[..., None] * correlation * std[..., None, :])
+
+
 class PriorAtPoints(NamedTuple):
     """Prior of the L processes of a latent at the points of a posterior.
 
@@ -64,7 +71,7 @@ def latent_variables(
         physical_quantiles = np.quantile(values, quantiles, axis=0)
     process_mean, process_std = link.prior_to_process(latent.mean, latent.std)
     prior_variance = prior_at.scale**2 * process_std**2
-    prior_mean, prior_std = link.moments(prior_at.mean, prior_variance[..., None] * np.eye(latent.size))
+    prior_mean, prior_std = link.moments(prior_at.mean, _prior_covariance(latent, prior_variance))
     if link.elementwise:
         variance, prior, measured = np.diagonal(covariance, axis1=1, axis2=2), prior_variance, "the Gaussian process"
     else:

@@ -49,6 +49,11 @@ class Latent:
         most probable value, and `WEAK_FACTOR` for averages over the parameter.
     maps : PriorMap or None
         Prior mean and standard deviation that vary with position.
+    label_correlation : array, shape (L, L), or None
+        Prior correlation between the processes of the labels; None if they are independent.
+    correlated_with : mapping of str to float
+        Prior correlation with the processes of other latents by name, label by label. Correlated processes have the
+        same kernel.
     """
 
     name: str
@@ -64,6 +69,8 @@ class Latent:
     positive: str = ""
     learn: Mapping[str, float] = field(default_factory=dict)
     maps: PriorMap | None = None
+    label_correlation: Floats | None = None
+    correlated_with: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def size(self) -> int:

@@ -49,10 +49,48 @@ class ProcessesAndRows:
         """Columns of each observation among the P outputs."""
         return _slices((o.name, o.values.shape[1]) for o in self.survey.observations)
 
+    @cached_property
+    def prior_correlation(self) -> Floats | None:
+        """Prior correlation (Q, Q) between the latents at a point, on the scale of links; None if independent."""
+        names = [latent.name for latent in self.latents]
+        if not any(latent.correlated_with or latent.label_correlation is not None for latent in self.latents):
+            return None
+        pairs = np.eye(len(names))
+        for i, latent in enumerate(self.latents):
+            for other, value in latent.correlated_with.items():
+                if other in names:  # not all sources of a joint problem have all latents
+                    pairs[i, names.index(other)] = pairs[names.index(other), i] = value
+        found = np.zeros((self.latent_count, self.latent_count))
+        for i, a in enumerate(self.latents):
+            for j, b in enumerate(self.latents):
+                if pairs[i, j]:
+                    labels = np.eye(a.size) if a.label_correlation is None else a.label_correlation
+                    found[self.latent_slices[a.name], self.latent_slices[b.name]] = pairs[i, j] * labels
+        return found
+
+    @cached_property
+    def mixing(self) -> Floats | None:
+        """M (Q, Q): with independent processes h, the arguments of the links are M h; None if these are independent.
+
+        Inference sees only the independent processes. They have the standard deviations of the arguments of the links.
+        """
+        if self.prior_correlation is None:
+            return None
+        std = np.concatenate([latent.link.prior_to_process(latent.mean, latent.std)[1] for latent in self.latents])
+        return np.asarray(std[:, None] * np.linalg.cholesky(self.prior_correlation) / std)
+
+    def mix(self, h: Floats) -> Floats:
+        """Convert independent processes (..., Q) to the arguments (..., Q) of the links."""
+        return h if self.mixing is None else h @ self.mixing.T
+
+    def unmix(self, f: Floats) -> Floats:
+        """Convert arguments (..., Q) of the links to independent processes (..., Q)."""
+        return f if self.mixing is None else np.asarray(np.linalg.solve(self.mixing, f[..., None])[..., 0])
+
     def prior_moments(self) -> tuple[Floats, Floats]:
         """Return the prior mean and standard deviation, (Q,) each, of the latent processes; with maps, nominal ones."""
         pairs = [latent.link.prior_to_process(latent.mean, latent.std) for latent in self.latents]
-        return np.concatenate([m for m, _ in pairs]), np.concatenate([s for _, s in pairs])
+        return self.unmix(np.concatenate([m for m, _ in pairs])), np.concatenate([s for _, s in pairs])
 
     @cached_property
     def points(self) -> Floats:
@@ -67,7 +105,7 @@ class ProcessesAndRows:
     def prior_mean_at(self, X: Floats) -> Floats:
         """Return the prior mean (B, Q) of the latent processes at points X, (B, D) or (B, 2 D); NaN outside a map."""
         coordinates = len((self.survey if self.grid is None else self.grid).coordinates)
-        return np.concatenate([latent.process_mean(X, coordinates) for latent in self.latents], axis=-1)
+        return self.unmix(np.concatenate([latent.process_mean(X, coordinates) for latent in self.latents], axis=-1))
 
     @property
     def physical_prior_mean(self) -> Floats:
@@ -87,6 +125,7 @@ class ProcessesAndRows:
         -------
         array, shape (..., Q)
         """
+        f = self.mix(f)
         return np.concatenate(
             [latent.link(f[..., self.latent_slices[latent.name]]) for latent in self.latents], axis=-1
         )
@@ -176,12 +215,12 @@ class ProcessesAndRows:
         columns : dict of str to array, shape (R,)
             Coordinates and covariates among the inputs.
         """
-        f = np.tile(self.prior_moments()[0], (len(rows), 1))
+        f = np.tile(self.mix(self.prior_moments()[0]), (len(rows), 1))
         links = {latent.name: latent.link for latent in self.latents}
         latents, columns = self._split_inputs(rows)
         for name, values in latents.items():
             f[:, self.latent_slices[name]] = links[name].inverse(values)
-        return f, {name: values[:, 0] for name, values in columns.items()}
+        return self.unmix(f), {name: values[:, 0] for name, values in columns.items()}
 
     def field_from_simulator_inputs(self, rows: Floats) -> tuple[Floats, dict[str, Floats]]:
         """Convert rows of inputs of a field model back to latent processes: the inverse of `field_to_simulator`.
@@ -201,12 +240,12 @@ class ProcessesAndRows:
         links = {latent.name: latent.link for latent in self.latents}
         latents, columns = self._split_inputs(rows)
         nodes = 0 if self.grid is None else self.grid.size
-        f = np.tile(self.prior_mean if nodes else np.zeros((0, self.latent_count)), (len(rows), 1, 1))
+        f = np.tile(self.mix(self.prior_mean) if nodes else np.zeros((0, self.latent_count)), (len(rows), 1, 1))
         for name, values in latents.items():
             part = self.latent_slices[name]
             by_node = values.reshape(len(rows), part.stop - part.start, -1).swapaxes(1, 2)
             f[..., part] = links[name].inverse(by_node)  # a scalar has one number for all nodes
-        return f, columns
+        return self.unmix(f), columns
 
     def _split_inputs(self, rows: Floats) -> tuple[dict[str, Floats], dict[str, Floats]]:
         """Split rows (R, I) of simulator inputs into values of latents and columns, by name, in their units."""

@@ -15,8 +15,10 @@ from invgp.settings.section import Section
 from invgp.settings.simulators import Forward
 from invgp.settings.values import (
     Correlation,
+    CorrelationNumber,
     Factor,
     Kind,
+    LabelCorrelation,
     LabelList,
     Measured,
     Name,
@@ -317,6 +319,16 @@ class LatentSection(Section):
         default=10.0,
         description="the prior standard deviation of the constant of the trend, and of the change from the middle of "
         "the points to the edge by each of its terms, as a multiple of std",
+    )
+    label_correlation: LabelCorrelation | None = Field(
+        default=None,
+        description="the prior correlation between labels: a number, whose powers hold for more distant labels, "
+        "or a correlation matrix; none: independent",
+    )
+    correlated_with: dict[str, CorrelationNumber] = Field(
+        default={},
+        description="the prior correlation with other latents, such as { density = 0.7 }, at the same point and label; "
+        "their kernels must be the same",
     )
     kernel: Annotated[KernelSection, WrapValidator(_kernel_object)] | None = Field(
         default=None, description=f"{KernelSection.described}; left out for a scalar"

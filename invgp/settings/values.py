@@ -167,6 +167,16 @@ def _correlation(value: object) -> object:
     return value
 
 
+def _correlation_number(value: object) -> object:
+    if not _is_number(value) or not -1 < value < 1:  # type: ignore[operator]
+        raise ValueError("must be a number between -1 and 1")
+    return value
+
+
+def _label_correlation(value: object) -> object:
+    return _correlation(value) if isinstance(value, list) else _correlation_number(value)
+
+
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -219,6 +229,8 @@ Measured = Annotated[
 ]
 LabelList = Annotated[Any, BeforeValidator(_labels), Kind("list of integers or list of strings")]
 Factor = Annotated[Any, BeforeValidator(_factor), Kind("number or `true`")]
+CorrelationNumber = Annotated[Any, BeforeValidator(_correlation_number), Kind("number")]
+LabelCorrelation = Annotated[Any, BeforeValidator(_label_correlation), Kind("number or list of lists of numbers")]
 Correlation = Annotated[Any, BeforeValidator(_correlation), Kind("list of lists of numbers")]
 Quantiles = Annotated[tuple[float, ...], BeforeValidator(_quantiles), Kind("list of numbers")]
 FilePath = Annotated[Path, BeforeValidator(_path), Kind("string")]

@@ -36,7 +36,7 @@ UNKNOWN_KEYS = [
         "latent",
         {"mean = 2000": "means = 2000"},
         "latents.velocity.means: unknown key; valid: 'unit', 'domain', 'dimension', 'mean', 'std', 'trend', "
-        "'trend_std', 'kernel', 'link', 'lower', 'upper' and 4 more; did you mean 'mean'?",
+        "'trend_std', 'label_correlation', 'correlated_with', 'kernel', 'link' and 6 more; did you mean 'mean'?",
     ),
     Case(
         "kernel",
