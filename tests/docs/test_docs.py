@@ -24,6 +24,7 @@ from invgp.settings.configuration import Config
 
 # Where the commands and the Python of a page, or small versions of them, are run, if not in this file by `run_page`.
 RUN_ELSEWHERE = {
+    "recipes": "case_studies/test_recipes.py",
     "README": "here, in case_studies/test_otway.py and, with another survey, in cli/test_template_projects.py",
     "aquifer": "inference/field/test_cases.py",
     "basin": "inference/field/test_cases.py",

@@ -1,0 +1,53 @@
+"""The recipes: each with its own package, which is installed only where somebody wants to run it."""
+
+import subprocess
+import sys
+import tomllib
+
+import numpy as np
+import pytest
+
+import invgp
+
+RECIPES = ("disba", "empymod", "harmonica")
+pytestmark = pytest.mark.study
+
+
+def test_that_a_wrong_name_lists_the_recipes(root):
+    done = subprocess.run(
+        ["bash", root / "case_studies/recipes/run.sh", "empymood"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.strip() == "usage: run.sh NAME, where NAME is one of: disba empymod harmonica"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_that_a_recipe_is_short_and_its_configuration_is_valid_without_the_package(name, root, tmp_path):
+    """A function with the same arguments replaces the simulator."""
+    folder = root / "case_studies" / "recipes" / name
+    text = (folder / "survey.toml").read_text(encoding="utf-8")
+    assert len([line for line in text.splitlines() if line.strip()]) <= 35
+    keys = tomllib.loads(text)
+    inputs, (observation, about) = keys["forward"]["inputs"], next(iter(keys["survey"]["observations"].items()))
+    function = keys["forward"]["function"].partition(":")[2]
+    (tmp_path / "simulator.py").write_text(
+        f"def {function}({', '.join(inputs)}): return {inputs[0]}\n", encoding="utf-8"
+    )
+    (tmp_path / "survey.toml").write_text(text, encoding="utf-8")
+    table = np.column_stack([np.arange(6) * 100.0, np.ones((6, len(about["columns"])))])
+    header = ",".join(["x", *about["columns"]])
+    np.savetxt(tmp_path / "sites.csv", table, delimiter=",", header=header, comments="")
+    problem = invgp.load(tmp_path / "survey.toml")
+    assert problem.survey.Y.shape == (6, len(about["columns"]))
+    assert observation in repr(problem)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECIPES)
+def test_that_a_recipe_reaches_a_posterior_with_its_package(name, root, tmp_path):
+    pytest.importorskip(name, reason=f"{name} is not installed; case_studies/recipes/run.sh {name} runs the recipe")
+    for file in ("simulator.py", "survey.toml"):
+        (tmp_path / file).write_bytes((root / "case_studies" / "recipes" / name / file).read_bytes())
+    subprocess.run([sys.executable, "simulator.py"], cwd=tmp_path, check=True)
+    subprocess.run([sys.executable, "-m", "invgp", "run", "survey.toml"], cwd=tmp_path, check=True)
+    assert invgp.has_converged(invgp.open_posterior(tmp_path / "posterior.nc"))
