@@ -84,7 +84,7 @@ class SamplingOptions:
     """
 
     proposals: int = 4000
-    largest_k_hat: float = 0.7
+    largest_k_hat: float = 0.5
     fewest_effective: int = 1000
     draws: int = 2000
     chains: int = 64
@@ -209,7 +209,9 @@ def smooth_weights(weights: Floats) -> tuple[Floats, float]:
     finite = weights[np.isfinite(weights)]
     if np.ptp(finite) < EQUAL:
         return weights, 0.0
-    smoothed, k_hat = array_stats.psislw(np.maximum(weights, finite.min() - 100.0))  # type: ignore[no-untyped-call]
+    # The function takes log likelihoods, whose negative values are the log weights of leave-one-out cross-validation.
+    negative = -np.maximum(weights, finite.min() - 100.0)
+    smoothed, k_hat = array_stats.psislw(negative)  # type: ignore[no-untyped-call]
     return np.asarray(smoothed), float(k_hat)
 
 

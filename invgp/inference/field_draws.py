@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from arviz_stats.base.array import array_stats
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
@@ -22,6 +21,7 @@ from invgp.core.field.field_sampling import (
     sample_posterior,
 )
 from invgp.core.sampling.statistics import effective_sample_size, split_r_hat
+from invgp.inference.exact_draws import smooth_weights
 from invgp.inference.field_model import FieldModel
 from invgp.latent_model.changed_prior import ChangedPrior
 from invgp.posterior import Samples
@@ -230,7 +230,7 @@ def gaussian_k_hat(model: FieldModel, state: FieldState, rng: np.random.Generato
     weights = weights + 0.5 * np.sum(to_numpy(normals) ** 2, axis=1)
     if not np.isfinite(weights).all():
         return np.inf
-    return float(array_stats.psislw(weights)[1])  # type: ignore[no-untyped-call]
+    return smooth_weights(weights)[1]
 
 
 def _log_evidence(node: Node) -> tuple[float, float]:

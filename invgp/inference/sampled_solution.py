@@ -5,21 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from invgp.core.backend import to_numpy
-from invgp.emulation import Surrogate
 from invgp.formatting import count_noun
 from invgp.inference.diagnostics import diagnose
+from invgp.inference.draw_checks import CheckOptions, sites_widened_by_error
 from invgp.inference.exact_draws import HAMILTONIAN, SamplingOptions
 from invgp.inference.runner import Runner
-from invgp.inference.sampled import RoundOptions
 from invgp.inference.search_state import SearchState
+from invgp.inference.simulated_draws import outputs_at_draws
 from invgp.inference.site_model import SiteModel
 from invgp.inference.site_solution import all_notes, site_solution
 from invgp.latent_model.learnt_parameters import LearntParameters
-from invgp.latent_model.noise_density import noise_log_density
 from invgp.posterior import EmulatorReport, Samples, Solution
-from invgp.problem import Floats, Problem
+from invgp.problem import Problem
 
 
 def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tuple[Problem, Solution] | None:
@@ -28,15 +27,15 @@ def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tu
     samples, target = state.samples, state.target
     if found is None or samples is None or target is None:
         return found
-    (problem, approximation), options, rounds, emulator = found, SamplingOptions(), RoundOptions(), target.emulator
-    few = samples.thin(rounds.predicted)
-    predicted = emulator.predict(samples.latents[few], model.all_sites)
+    (problem, approximation), options, checks, emulator = found, SamplingOptions(), CheckOptions(), target.emulator
+    few = samples.thin(checks.predicted)
+    predicted = outputs_at_draws(state, emulator, samples.latents[few], model.all_sites)
     mean, covariance = samples.moments()
     predicted_mean, predicted_std = predicted.mean(axis=0), predicted.std(axis=0)
     notes = [
         *all_notes(model, runner, state),
         *_sampling_notes(samples, options, several_modes=target.several_modes),
-        *_emulator_notes(model, emulator, samples.latents[few], predicted, rounds),
+        *_emulator_notes(state, sites_widened_by_error(model, emulator, samples.latents[few], predicted, checks)),
         *_averaging_notes(model, samples),
     ]
     return problem, replace(
@@ -49,9 +48,7 @@ def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tu
         diagnostics=diagnose(
             problem, predicted_mean, predicted_std, np.empty(0), notes, converged=state.result.converged
         ),
-        emulator=EmulatorReport(
-            emulator.name, emulator.error, state.verification, np.zeros(problem.survey.size, dtype=bool)
-        ),
+        emulator=EmulatorReport(emulator.name, emulator.error, state.verification, state.direct),
         samples=replace(
             samples,
             gaussian_error=samples.distance_from(approximation.mean, approximation.covariance),
@@ -61,59 +58,16 @@ def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tu
     )
 
 
-def _emulator_notes(
-    model: SiteModel, emulator: Surrogate, latents: Floats, predicted: Floats, rounds: RoundOptions
-) -> list[str]:
-    """Name the sites where the error of the emulator, which is part of the noise, changes the posterior.
-
-    Parameters
-    ----------
-    model : SiteModel
-    emulator : Surrogate
-    latents : array, shape (R, N, Q)
-        Some of the draws.
-    predicted : array, shape (R, N, P)
-        Outputs of the emulator at these draws.
-    rounds : RoundOptions
-    """
-    noisier = model.with_emulator_error(emulator)
-    widened = noisier.noise_std / model.problem.noise_std
-    widened = np.where(np.isfinite(model.problem.survey.Y), widened, 1.0).max(axis=1)
-    outputs = model.backend.asarray(predicted)
-    densities = [to_numpy(noise_log_density(problem, model.backend)(outputs)) for problem in (model.problem, noisier)]
-    changed = change_by_weights(latents, densities[0] - densities[1]) > rounds.largest_change
-    sites = np.flatnonzero((widened > rounds.largest_widening) & changed)
+def _emulator_notes(state: SearchState, widened: NDArray[np.bool_]) -> list[str]:
+    """Name the sites (N,) where the error of the emulator changes the posterior."""
+    sites = np.flatnonzero(widened & ~state.direct)
     if not sites.size:
         return []
-    worst = ", ".join(str(n + 1) for n in sites[np.argsort(-widened[sites])][:5])
+    worst = ", ".join(str(n + 1) for n in sites[:5])
     return [
         f"At {sites.size} of {count_noun(len(widened), 'site')} the error of the emulator is not small compared "
         f"with the noise, and widens the posterior: site {worst}{' and others' if sites.size > 5 else ''}."
     ]
-
-
-def change_by_weights(latents: Floats, log_weights: Floats) -> Floats:
-    """Compute how much weights change the mean and the standard deviation of draws, site by site.
-
-    Parameters
-    ----------
-    latents : array, shape (R, N, Q)
-    log_weights : array, shape (R, N)
-        Logarithms of the weights of the draws of each site.
-
-    Returns
-    -------
-    array, shape (N,)
-        Change of the mean, in standard deviations of the draws, or absolute logarithm of the ratio of the standard
-        deviations; the largest over the latents.
-    """
-    weights = np.exp(log_weights - log_weights.max(axis=0))
-    weights = (weights / weights.sum(axis=0))[..., None]
-    mean = np.sum(weights * latents, axis=0)
-    std = np.sqrt(np.maximum(np.sum(weights * (latents - mean) ** 2, axis=0), 1e-300))
-    before = np.maximum(latents.std(axis=0), 1e-150)
-    change = np.maximum(np.abs(mean - latents.mean(axis=0)) / before, np.abs(np.log(std / before)))
-    return np.asarray(change.max(axis=1))
 
 
 def _averaging_notes(model: SiteModel, samples: Samples) -> list[str]:

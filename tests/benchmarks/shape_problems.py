@@ -1,6 +1,6 @@
 """Problems with posteriors of many shapes, each a function of a seed: the battery of `shapes.py`.
 
-The simulators are plain functions with named arguments, vectorised over models. The truth of a survey is a draw from
+The simulators are in `shape_simulators.py`. The truth of a survey is a draw from
 the prior. Nothing here uses a sampler of invgp.
 """
 
@@ -12,9 +12,40 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from shape_simulators import (
+    chained_squares,
+    changing_shape,
+    chirp,
+    cross_section,
+    decay,
+    detection_limit,
+    distance,
+    fold,
+    growing_wave,
+    hosaki,
+    no_influence,
+    otway,
+    product,
+    quotient,
+    radius,
+    refraction,
+    resonance,
+    saturating_sensor,
+    saturation,
+    solver_noise,
+    square,
+    step,
+    sum_and_ratio,
+    surface_waves,
+    switch,
+    total,
+    two_instruments,
+    two_limits,
+    wave,
+    wrapped_phase,
+)
 
 import invgp
-from invgp.forward_models import two_way_times
 
 SEPARATE = 1e-4  # length-scale as a fraction of the line: the sites are independent
 QUANTILES = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
@@ -55,6 +86,8 @@ class Case:
     step : half-width of the finite differences of the references, in prior standard deviations.
     needs : package without which the problem cannot be run.
     rough : whether the output jumps, so that the references move by elliptical slices instead of trajectories.
+    local : whether the simulator takes the position of the site too, as `x`.
+    degrees : degrees of freedom of Student-t noise; 0 for Gaussian noise.
     mirrors : for problems of one unknown with several modes: involutions of the process that leave the output as it
         is. Each returns the image and the logarithm of its derivative. The references use them to change modes.
     """
@@ -68,6 +101,8 @@ class Case:
     step: float = 1e-3
     needs: str = ""
     rough: bool = False
+    local: bool = False
+    degrees: float = 0.0
     mirrors: tuple[Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], ...] = ()
     inference: Mapping[str, Any] = field(default_factory=dict)
 
@@ -101,9 +136,11 @@ class Case:
             start += part.shape[-1]
         return np.concatenate(parts, axis=-1)
 
-    def outputs(self, f: np.ndarray) -> np.ndarray:
-        """Outputs (B, P) of processes (B, Q)."""
+    def outputs(self, f: np.ndarray, x: np.ndarray | float = 0.0) -> np.ndarray:
+        """Outputs (B, P) of processes (B, Q) at positions (B,)."""
         values, arguments, start = self.physical(f), {}, 0
+        if self.local:
+            arguments["x"] = np.broadcast_to(np.asarray(x, dtype=float), len(f))
         for name, unknown in self.unknowns.items():
             count = max(1, unknown.labels)
             part = values[:, start : start + count]
@@ -119,13 +156,23 @@ class Case:
         factor = np.linalg.cholesky(self.correlation() + 1e-10 * np.eye(self.sites))
         while True:  # until the simulator can compute all sites
             truth = mean + std * (factor @ rng.standard_normal((self.sites, len(mean))))
-            clean = self.outputs(truth)
+            clean = self.outputs(truth, self.x)
             if np.all(np.isfinite(clean)):
                 break
         noise = self.noise * np.abs(clean) if isinstance(self.noise, float) else np.broadcast_to(
             np.asarray(self.noise), clean.shape
         )  # fmt: skip
-        return Survey(self, seed, truth, clean + noise * rng.standard_normal(clean.shape), np.array(noise))
+        errors = rng.standard_normal(clean.shape)
+        if self.degrees:  # of unit standard deviation
+            errors = rng.standard_t(self.degrees, clean.shape) * np.sqrt(1.0 - 2.0 / self.degrees)
+        return Survey(self, seed, truth, clean + noise * errors, np.array(noise))
+
+    def log_density(self, residuals: np.ndarray) -> np.ndarray:
+        """Log density (...) of data, up to a constant, by residuals (..., P) in noise standard deviations."""
+        if not self.degrees:
+            return np.asarray(-0.5 * np.sum(residuals**2, axis=-1))
+        squares = residuals**2 / (self.degrees - 2.0)
+        return np.asarray(-0.5 * (self.degrees + 1.0) * np.sum(np.log1p(squares), axis=-1))
 
 
 @dataclass(frozen=True)
@@ -163,113 +210,12 @@ class Survey:
             dimensions={f"{LABELS}{size}": list(range(1, size + 1)) for size in sizes if size > 1},
             latents=latents,
             forward=case.simulate,
-            noise={"y": list(errors)},
+            noise={"kind": "student-t", "degrees": case.degrees, "std": {"y": list(errors)}}
+            if case.degrees
+            else {"y": list(errors)},
             inference={"workers": 1, "seed": self.seed, **case.inference, **inference},  # type: ignore[typeddict-item]
             output={"quantiles": QUANTILES},
         )
-
-
-# The simulators.
-
-
-def decay(amount, rate):
-    return amount[:, None] * np.exp(-rate[:, None] * np.array([0.5, 1.0, 2.0, 4.0]))
-
-
-def detection_limit(a):
-    return np.maximum(np.exp(a), 0.5)
-
-
-def two_limits(a):
-    """An instrument with a lower and an upper limit."""
-    return np.clip(np.exp(1.2 * a), 0.3, 4.0)
-
-
-def product(a, b):
-    return a * b
-
-
-def square(a):
-    return a**2
-
-
-def wave(a):
-    return np.sin(3.0 * a)
-
-
-def saturation(a):
-    return np.tanh(1.5 * a)
-
-
-OFFSETS = np.array([10.0, 20.0, 40.0, 60.0])  # m
-
-
-def refraction(upper, lower, thickness):
-    """First arrivals (ms): the direct wave, or the head wave where it is earlier."""
-    v1, v2, h = upper[:, None], lower[:, None], thickness[:, None]
-    head = OFFSETS / v2 + 2.0 * h * np.sqrt(np.maximum(v1**-2.0 - v2**-2.0, 0.0))
-    return 1000.0 * np.minimum(OFFSETS / v1, head)
-
-
-def resonance(a):
-    """Amplitude of an oscillator of natural frequency a that is driven at frequency 1."""
-    return 1.0 / np.sqrt((1.0 - a**2) ** 2 + (0.2 * a) ** 2)
-
-
-def step(a):
-    return np.where(a > 0.3, 1.0, 0.0)
-
-
-def solver_noise(a):
-    """A smooth function with the error of a solver, 1e-3, that differs from input to input."""
-    return np.exp(0.5 * a) + 1e-3 * (2.0 * np.modf(np.abs(43758.5453 * np.sin(12345.678 * a)))[0] - 1.0)
-
-
-def sum_and_ratio(a, b):
-    return np.stack([a + b, a / b], axis=-1)
-
-
-def otway(depth, velocity):
-    return two_way_times(depth, velocity)
-
-
-def hosaki(a, b):
-    """The objective function of Hosaki."""
-    return (1.0 - 8.0 * a + 7.0 * a**2 - 7.0 / 3.0 * a**3 + a**4 / 4.0) * b**2 * np.exp(-b)
-
-
-def cross_section(conductivity, recharge):
-    """Heads (m) at two wells in a section of ten zones, drained at its right end.
-
-    The flow at x is recharge times x, so that the head falls by recharge x dx / transmissivity.
-    """
-    edges = np.linspace(0.0, 1000.0, 11)  # m
-    fall = np.diff(edges**2) / 2.0 * recharge[:, None] / (20.0 * conductivity)  # recharge m/d, conductivity m/d, 20 m
-    return np.stack([fall[:, 2:].sum(axis=1), fall[:, 7:].sum(axis=1)], axis=-1)
-
-
-PERIODS = np.geomspace(0.04, 0.5, 8)  # s
-
-
-def surface_waves(speed, thickness):
-    """Phase velocity (km/s) of the fundamental Rayleigh mode at 8 periods.
-
-    Shear velocities (B, 3) in km/s of two layers and a half-space; thickness (B, 2) in m. NaN where the mode was not
-    found.
-    """
-    from disba import DispersionError, PhaseDispersion  # noqa: PLC0415 - only these problems need it
-
-    found = np.full((len(speed), len(PERIODS)), np.nan)
-    depths = np.concatenate([thickness / 1000.0, np.ones((len(speed), 1))], axis=-1)
-    density = np.full(3, 1.8)
-    for row, (vs, h) in enumerate(zip(speed, depths, strict=True)):
-        try:
-            curve = PhaseDispersion(h, 2.0 * vs, vs, density)(PERIODS, mode=0, wave="rayleigh")
-        except (DispersionError, ZeroDivisionError):
-            continue
-        if len(curve.velocity) == len(PERIODS):
-            found[row] = curve.velocity
-    return found
 
 
 def reflection(center: float):
@@ -376,5 +322,28 @@ CASES: dict[str, Case] = {
             step=0.01,
             needs="disba",
         ),
+        Case("growing-wave", {"a": Unknown(0.0, 0.5), "b": Unknown(0.5, 1.0)}, growing_wave, (0.1,), SEPARATE, 12),
+        Case("distance", {"a": A, "b": A}, distance, (0.1,), SEPARATE, 12),
+        Case("saturating-sensor", {"a": Unknown(2.0, 1.5, "log")}, saturating_sensor, (0.2,), SEPARATE),
+        Case("fold", {"a": A}, fold, (0.1,), SEPARATE),
+        Case("chained-squares", {"a": A, "b": A, "c": A}, chained_squares, (0.1, 0.1), SEPARATE, 8),
+        Case("two-instruments", {"a": A}, two_instruments, (0.2, 0.2), SEPARATE),
+        Case(
+            "heavy-tails",
+            {"a": Unknown(5.0, 1.0), "b": Unknown(4.0, 0.8)},
+            product,
+            (0.4,),
+            SEPARATE,
+            12,
+            degrees=4.0,
+        ),
+        Case("no-influence", {"a": A, "b": A}, no_influence, (0.1,), SEPARATE, 12),
+        Case("total", {"a": Unknown(1.0, 1.0, "log"), "b": Unknown(1.0, 1.0, "log")}, total, (0.1,), SEPARATE, 12),
+        Case("changing-shape", {"a": Unknown(2.0, 1.0), "b": A}, changing_shape, (0.1,), SEPARATE, 12, local=True),
+        Case("radius", {"a": A, "b": A}, radius, (0.1,), SEPARATE, 12),
+        Case("quotient", {"a": A, "b": Unknown(1.0, 0.3)}, quotient, (0.1,), SEPARATE, 12),
+        Case("wrapped-phase", {"a": A, "b": A}, wrapped_phase, (0.1,), SEPARATE, 12, rough=True),
+        Case("switch", {"a": A, "b": A}, switch, (0.2,), SEPARATE, 12, rough=True),
+        Case("chirp", {"a": A}, chirp, (0.2,), SEPARATE),
     )
 }  # fmt: skip

@@ -5,8 +5,8 @@ import pytest
 
 import invgp
 from invgp.execution.monitor import SilentMonitor
-from invgp.inference.sampled import extreme_draws
-from invgp.inference.sampled_solution import change_by_weights
+from invgp.inference.draw_checks import change_by_weights, extreme_draws
+from invgp.inference.exact_draws import smooth_weights
 from invgp.inference.tempered_draws import independent_groups
 from invgp.latent_model.prior import prior_of
 
@@ -199,6 +199,19 @@ def test_that_weights_change_the_draws_as_the_density_does(rng):
     draws = rng.standard_normal((20_000, 2, 1))
     log_weights = np.stack([-1.5 * draws[:, 0, 0] ** 2, np.zeros(len(draws))], axis=1)  # standard deviation 1 / 2
     np.testing.assert_allclose(change_by_weights(draws, log_weights), [np.log(2.0), 0.0], atol=0.03)
+
+
+@pytest.mark.parametrize("width", [0.9, 1.1, 1.3])
+def test_that_smoothed_weights_turn_one_normal_distribution_into_another(rng, width):
+    """The weights of a wider distribution have a Pareto tail with k = 1 - 1 / width^2; others have no tail."""
+    draws = rng.standard_normal(40_000)
+    smoothed, k_hat = smooth_weights(0.5 * draws**2 * (1.0 - width**-2.0))
+    weights = np.exp(smoothed - smoothed.max())
+    assert np.sqrt(np.sum(weights * draws**2) / weights.sum()) == pytest.approx(width, rel=0.04)
+    if width > 1.0:
+        assert k_hat == pytest.approx(1.0 - width**-2.0, abs=0.15)
+    else:
+        assert k_hat < 0.0
 
 
 @pytest.mark.slow

@@ -1,0 +1,167 @@
+"""Tests of an emulator at draws, and at places of its own choice, with new runs; and what its error changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.core.backend import to_numpy
+from invgp.emulation import Surrogate
+from invgp.emulation.run_schedule import runs_in_a_step
+from invgp.formatting import count_noun
+from invgp.inference.runner import Runner
+from invgp.inference.search_state import SearchState
+from invgp.inference.site_evaluation import run_errors
+from invgp.inference.site_model import SiteModel
+from invgp.inference.unexplored import fits_data, unexplored_values
+from invgp.latent_model.learned_problem import with_learned_hyperparameters
+from invgp.latent_model.noise_density import noise_log_density
+from invgp.problem import Floats
+
+Chosen = tuple[Floats, NDArray[np.intp]]  # latents (S, B, Q) for new runs, and their sites (B,)
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """Thresholds of the tests.
+
+    Parameters
+    ----------
+    predicted : int
+        Draws at which outputs are computed.
+    extreme : float
+        Distance of a draw from the others, in standard deviations, beyond which the emulator is verified there.
+    largest_widening : float
+        Factor on the noise due to the error of the emulator below which the error is taken for harmless.
+    largest_change : float
+        Change of a posterior by this error that is not harmless: of the mean, in standard deviations, or of the
+        logarithm of the standard deviation.
+    """
+
+    predicted: int = 500
+    extreme: float = 6.0
+    largest_widening: float = 1.2
+    largest_change: float = 0.1
+
+
+def verify_at(
+    model: SiteModel,
+    runner: Runner,
+    state: SearchState,
+    latents: Floats,
+    sites: NDArray[np.intp],
+    label: str,
+    stage: int,
+) -> tuple[SearchState, Floats]:
+    """Run the simulator at latents (S, B, Q) of sites (B,); return the state with the runs, and the errors (S, B)."""
+    batch = runner.evaluate(latents, label, sites)
+    state = replace(state, runs=state.runs.append(latents, batch.outputs, batch.valid, sites, stage))
+    return state, run_errors(model, state, batch, latents, sites)
+
+
+def run_unexplored(
+    model: SiteModel, runner: Runner, state: SearchState, rng: np.random.Generator
+) -> tuple[SearchState, bool]:
+    """Run the simulator where the emulator may miss a part of the posterior; return whether it did not."""
+    if state.emulator is None:
+        return state, True
+    problem = with_learned_hyperparameters(model.with_emulator_error(state.emulator), state.posterior)
+    latents, sites = unexplored_values(problem, state.emulator, state.posterior, rng)
+    few = np.sort(rng.permutation(len(sites))[: runs_in_a_step(model.problem)])
+    if not few.size:
+        return state, True
+    if not runner.simulator.can_afford(len(few)):
+        note = (
+            f"At {count_noun(len(sites), 'site')} values far from all runs may fit the data, and no runs are left to "
+            "find out: a part of the posterior may be missing."
+        )
+        return state.with_note(note), True
+    sites = sites[few]
+    batch = runner.evaluate(latents[:, few], "unexplored-values", sites)
+    # As old runs: the error of the emulator is that at draws, not where it was expected to be wrong.
+    runs = state.runs.append(latents[:, few], batch.outputs, batch.valid, sites, int(state.runs.stage.min()))
+    noise = np.where(np.isfinite(problem.survey.Y), problem.noise_std, np.inf)[sites]
+    residuals = (problem.survey.Y[sites] - np.nan_to_num(batch.outputs, nan=np.inf)) / noise
+    missed = fits_data(residuals, noise) & batch.valid
+    return replace(state, runs=runs), not missed.any()
+
+
+def extreme_draws(draws: Floats, distance: float) -> Chosen:
+    """Return the draw of a site that is farthest from the others, (1, B, Q), at sites (B,) where it is very far.
+
+    The distance from the median is in units of the standard deviation of a normal distribution with the same quartiles.
+    """
+    low, median, high = np.quantile(draws, [0.25, 0.5, 0.75], axis=0)
+    scale = np.maximum((high - low) / 1.349, 1e-300)
+    far = (np.abs(draws - median) / scale).max(axis=2)
+    farthest = far.argmax(axis=0)
+    sites = np.flatnonzero(far.max(axis=0) > distance)
+    return draws[farthest[sites], sites][None], sites
+
+
+def pick_draws(draws: Floats, runs: int, sites: NDArray[np.intp], rng: np.random.Generator) -> Chosen:
+    """Pick a different draw for each of about `runs` runs: latents (S, B, Q), and their sites (B,).
+
+    Each site gets the same number of runs; if there are more sites than runs, a random selection gets one each.
+    """
+    chosen = sites if runs >= len(sites) else np.sort(rng.choice(sites, runs, replace=False))
+    numbers = rng.integers(len(draws), size=(max(runs // len(chosen), 1), len(chosen)))
+    return draws[numbers, chosen], chosen
+
+
+def sites_widened_by_error(
+    model: SiteModel, emulator: Surrogate, latents: Floats, outputs: Floats, options: CheckOptions
+) -> NDArray[np.bool_]:
+    """Return a mask (N,) of the sites whose posterior the error of the emulator, which is part of the noise, changes.
+
+    Parameters
+    ----------
+    model : SiteModel
+    emulator : Surrogate
+    latents : array, shape (R, N, Q)
+        Some of the draws.
+    outputs : array, shape (R, N, P)
+        Outputs at these draws.
+    options : CheckOptions
+    """
+    noisier = model.with_emulator_error(emulator)
+    widened = noisier.noise_std / model.problem.noise_std
+    widened = np.where(np.isfinite(model.problem.survey.Y), widened, 1.0).max(axis=1)
+    y = model.backend.asarray(outputs)
+    densities = [to_numpy(noise_log_density(problem, model.backend)(y)) for problem in (model.problem, noisier)]
+    changed = change_by_weights(latents, densities[0] - densities[1]) > options.largest_change
+    return np.asarray((widened > options.largest_widening) & changed)
+
+
+def change_by_weights(latents: Floats, log_weights: Floats) -> Floats:
+    """Compute how much weights change the mean and the standard deviation of draws, site by site.
+
+    Parameters
+    ----------
+    latents : array, shape (R, N, Q)
+    log_weights : array, shape (R, N)
+        Logarithms of the weights of the draws of each site.
+
+    Returns
+    -------
+    array, shape (N,)
+        Change of the mean, in standard deviations of the draws, or absolute logarithm of the ratio of the standard
+        deviations; the largest over the latents.
+    """
+    weights = np.exp(log_weights - log_weights.max(axis=0))
+    weights = (weights / weights.sum(axis=0))[..., None]
+    mean = np.sum(weights * latents, axis=0)
+    std = np.sqrt(np.maximum(np.sum(weights * (latents - mean) ** 2, axis=0), 1e-300))
+    before = np.maximum(latents.std(axis=0), 1e-150)
+    change = np.maximum(np.abs(mean - latents.mean(axis=0)) / before, np.abs(np.log(std / before)))
+    return np.asarray(change.max(axis=1))
+
+
+def root_mean_square(errors: Floats, axis: int | None = None) -> Floats:
+    """Return the root mean square without NaN; NaN if all are."""
+    known = np.isfinite(errors)
+    count = known.sum(axis=axis)
+    mean = np.where(known, errors, 0.0)
+    return np.sqrt(np.where(count > 0, (mean**2).sum(axis=axis) / np.maximum(count, 1), np.nan))
