@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from invgp.core.kernels import KINDS, Kernel, Product, Sum
+from invgp.core.kernels import KINDS, Kernel, Product, Rotated, Sum, directions
 from invgp.errors import ConfigError
 from invgp.formatting import did_you_mean, format_value, join_names
 from invgp.problem import Floats
@@ -61,7 +61,25 @@ def _build_kind(section: KernelSection, units: Mapping[str, str], key: str) -> K
         values["centre"] = _per_coordinate(section.centre, among, f"{key}.centre", one=len(among) == 1)
     if section.shape is not None:
         values["shape"] = float(section.shape)
-    return KINDS[section.kind](**values)
+    return _rotate(KINDS[section.kind](**values), section, units, key)
+
+
+def _rotate(kernel: Kernel, section: KernelSection, units: Mapping[str, str], key: str) -> Kernel:
+    """Return a kernel with its length-scales along the directions of `angle` and `dip`."""
+    if section.angle is None and section.dip is None:
+        return kernel
+    names, among = list(units), list(units.values())
+    if section.dip is not None and len(names) < 3:
+        raise ConfigError(
+            f"{key}.dip: must be left out unless the kernel has three coordinates, had {join_names(names)}"
+        )
+    if len(names) < 2:
+        raise ConfigError(f"{key}.angle: must be left out unless the kernel has several coordinates, had {names[0]!r}")
+    if any(conversion(unit, among[0]) != IDENTITY for unit in among):
+        raise ConfigError(
+            f"{key}.angle: must be left out unless all coordinates have the same unit, were {join_names(among)}"
+        )
+    return Rotated(kernel, directions(len(names), section.angle or 0.0, section.dip or 0.0))
 
 
 def _build_composed(kind: str, sections: Sequence[KernelSection], units: Mapping[str, str], key: str) -> Kernel:

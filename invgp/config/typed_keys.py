@@ -87,6 +87,8 @@ class KernelKeys(TypedDict, total=False):
         "product",
     ]
     length_scale: float | Sequence[float]
+    angle: float
+    dip: float
     period: float | Sequence[float]
     shape: float
     centre: float | Sequence[float]

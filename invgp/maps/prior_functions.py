@@ -30,6 +30,7 @@ from invgp.core.kernels import (
     Periodic,
     Product,
     RationalQuadratic,
+    Rotated,
     Stationary,
     Sum,
     Trended,
@@ -223,7 +224,7 @@ def _draw_term(factors: Sequence[_Factor], Z: Floats, count: int, rng: np.random
         if isinstance(kernel, Mapped):
             rest = [*factors[:i], *factors[i + 1 :]] or [(Constant(1.0), columns)]
             return MappedFunction(kernel, columns, _draw_term(rest, Z, count, rng))
-        if not isinstance(kernel, Stationary | Periodic | Constant):
+        if not isinstance(kernel, Stationary | Periodic | Constant | Rotated):
             raise ConfigError(
                 f"grid: must have fewer points for draws of a process with a kernel of kind {kernel.kind!r}, which "
                 "cannot be drawn as a sum of waves"
@@ -254,6 +255,9 @@ def _factor_frequencies(kernel: Kernel, dimensions: int) -> tuple[Floats, Floats
         return np.zeros((WAVES, dimensions)), equal
     if isinstance(kernel, Periodic):
         return _harmonics(kernel, dimensions), equal
+    if isinstance(kernel, Rotated):
+        frequencies, shares = _factor_frequencies(kernel.kernel, dimensions)
+        return frequencies @ kernel.axes, shares
     if isinstance(kernel, RationalQuadratic):
         uniforms, shape = _sobol(dimensions + 1), float(kernel.shape)
         mixed = np.sqrt(gamma.ppf(uniforms[:, dimensions:], shape) / shape)

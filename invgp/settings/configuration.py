@@ -124,10 +124,10 @@ class KernelKind(NamedTuple):
 
 
 KERNEL_KINDS = {
-    "squared exponential": KernelKind(("length_scale",)),
-    "matern 3/2": KernelKind(("length_scale",)),
-    "matern 5/2": KernelKind(("length_scale",)),
-    "rational quadratic": KernelKind(("length_scale",), ("shape",)),
+    "squared exponential": KernelKind(("length_scale",), ("angle", "dip")),
+    "matern 3/2": KernelKind(("length_scale",), ("angle", "dip")),
+    "matern 5/2": KernelKind(("length_scale",), ("angle", "dip")),
+    "rational quadratic": KernelKind(("length_scale",), ("shape", "angle", "dip")),
     "periodic": KernelKind(("period",), ("length_scale",)),
     "linear": KernelKind(("length_scale", "centre")),
     "constant": KernelKind(),
@@ -148,6 +148,16 @@ class KernelSection(Section):
         default=None,
         description="a positive number in the coordinates' unit, or one for each coordinate, each in its unit; "
         "a list where the units differ",
+    )
+    angle: float | None = Field(
+        default=None,
+        description="the direction of the first length-scale, in degrees from the first coordinate towards the second; "
+        "the second length-scale is at a right angle to it; none: along the coordinates",
+    )
+    dip: float | None = Field(
+        default=None,
+        description="of three coordinates, the angle of the first length-scale with the plane of the first two, in "
+        "degrees towards the third coordinate",
     )
     period: Positives | None = Field(
         default=None, description="the period of a periodic kernel, with units as of the length-scale"

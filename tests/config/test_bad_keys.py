@@ -42,7 +42,7 @@ UNKNOWN_KEYS = [
         "kernel",
         {"kind =": "kernel ="},
         "latents.depth.kernel.kernel: unknown key; valid: 'kind', "
-        "'length_scale', 'period', 'shape', 'centre', 'coordinates', 'share' and 'parts'",
+        "'length_scale', 'angle', 'dip', 'period', 'shape', 'centre', 'coordinates', 'share' and 'parts'",
     ),
     Case(
         "callable",

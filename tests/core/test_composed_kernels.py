@@ -10,7 +10,16 @@ from sklearn.gaussian_process import kernels as sklearn_kernels
 from helpers.kernels import Sinc, kernels_of_all_kinds
 from invgp.core.backend import to_numpy
 from invgp.core.hyperpriors import Hyperprior, Hyperpriors
-from invgp.core.kernels import KINDS, Mapped, Product, Trended, kernel_from_description, scale_by_map
+from invgp.core.kernels import (
+    KINDS,
+    Mapped,
+    Product,
+    Rotated,
+    Trended,
+    directions,
+    kernel_from_description,
+    scale_by_map,
+)
 from invgp.kernels import (
     Constant,
     Coregionalised,
@@ -279,3 +288,21 @@ def test_that_maps_and_trends_are_kernels(backend):
         scale_by_map(Trended(SquaredExponential(1.0, 2.0) + White(0.2), trend), scale),
     ):
         check_kernel(kernel.on_backend(backend), X)
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_that_a_rotated_kernel_has_its_length_scales_along_strike_and_dip(backend, dimensions):
+    rng = np.random.default_rng(4)
+    lengths = np.asarray([5.0, 1.0, 0.3])[:dimensions]
+    kernel = Rotated(Matern52(2.0, lengths), directions(dimensions, 30.0, 20.0)).on_backend(backend)
+    check_kernel(kernel, backend.asarray(rng.standard_normal((8, dimensions))), rtol=1e-3)
+    strike, dip = np.radians(30.0), np.radians(20.0 if dimensions == 3 else 0.0)
+    along = np.asarray([np.cos(dip) * np.cos(strike), np.cos(dip) * np.sin(strike), np.sin(dip)])[:dimensions]
+    across = np.asarray([-np.sin(strike), np.cos(strike), 0.0])[:dimensions]
+    points = backend.asarray(np.stack([np.zeros(dimensions), 5.0 * along, across]))
+    found = to_numpy(kernel(points[:1, :], points[1:, :]))
+    expected = 2.0 * (1.0 + np.sqrt(5.0) + 5.0 / 3.0) * np.exp(-np.sqrt(5.0))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    permuted = kernel.permuted(list(range(dimensions))[::-1])
+    turned = backend.asarray(to_numpy(points)[:, ::-1].copy())
+    np.testing.assert_allclose(to_numpy(permuted(turned, turned)), to_numpy(kernel(points, points)), rtol=1e-5)

@@ -203,3 +203,19 @@ def test_that_a_field_model_takes_maps_and_trends(tmp_path, monkeypatch):
     found = invgp.predict(posterior, "points.csv")
     assert_same_posterior(found, "depth", wanted[41:], wanted_std[41:], 2e-3)
     np.testing.assert_allclose(found["depth_prior"], 100.0 + 0.05 * between)
+
+
+def test_that_a_kernel_along_the_strike_has_the_closed_form(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kernel = {"kind": "matern 5/2", "length_scale": [900.0, 150.0], "angle": 35.0}
+    problem = site_problem(X, DATA, latent(mean=100, std=6, kernel=kernel), NOISE)
+    a, everywhere = np.radians(35.0), np.concatenate([X, POINTS])
+    turned = everywhere @ np.asarray([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]])
+    covariance = 36.0 * matern52(turned, turned, np.asarray([900.0, 150.0]))
+    posterior = check(problem, np.full(len(everywhere), 100.0), covariance)
+    monkeypatch.setattr(joint_draws, "DENSE_POINTS", 0)
+    found = invgp.predict(posterior, grid="x=0:1000:250,y=0:1000:250", draws=300, seed=2)
+    shift = (found["depth_sample"].mean("realization") - found["depth"]) / found["depth_std"]
+    assert found.attrs["invgp_map_draws"] == "sums of waves"
+    np.testing.assert_allclose(shift, 0.0, atol=4.5 / np.sqrt(300))
+    np.testing.assert_allclose(found["depth_sample"].std("realization") / found["depth_std"], 1.0, atol=0.25)

@@ -7,6 +7,7 @@ from invgp.core.kernels.coregionalised import Coregionalised
 from invgp.core.kernels.distances import MAX_DIRECT_DIMENSIONS, squared_distances
 from invgp.core.kernels.mapped import Mapped, Trended, interpolate, scale_by_map
 from invgp.core.kernels.periodic import Periodic
+from invgp.core.kernels.rotated import Rotated, directions
 from invgp.core.kernels.simple import Constant, Linear, Scalar, White
 from invgp.core.kernels.stationary import (
     STATIONARY,
@@ -37,6 +38,7 @@ __all__ = [
     "Periodic",
     "Product",
     "RationalQuadratic",
+    "Rotated",
     "Scalar",
     "SquaredExponential",
     "Stationary",
@@ -45,6 +47,7 @@ __all__ = [
     "White",
     "averages_of",
     "check_kernel",
+    "directions",
     "interpolate",
     "kernel_from_description",
     "scale_by_map",
