@@ -156,7 +156,7 @@ class InferenceKeys(TypedDict, total=False):
     posterior: Literal["sampled", "coupled gaussian", "full gaussian"]
     estimator: Literal["auto", "linearisation", "hermite", "score"]
     emulator: bool
-    runs_per_site: int
+    runs_per_site: float
     emulator_error: float
     max_runs: int
     kept_variance: float

@@ -97,7 +97,7 @@ def _latents_of(part: Part, problem: Problem) -> int:
 
 
 def _budget(part: Part, problem: Problem) -> int:
-    runs = part.problem.inference.runs_per_site * len(part.sites)
+    runs = math.ceil(part.problem.inference.runs_per_site * len(part.sites))
     if problem.inference.posterior != "sampled":
         return runs
     return max(runs, FEWEST_PER_LATENT * (_latents_of(part, problem) + 1))

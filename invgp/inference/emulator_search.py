@@ -83,7 +83,7 @@ def search_on_emulator(model: SiteModel, runner: Runner, state: SearchState, *, 
     if state.candidate is not None and not state.result.converged:
         return state
     limit = problem.inference.runs_per_site
-    status = f"stopped at inference.runs_per_site = {limit} before the emulator was good"
+    status = f"stopped at inference.runs_per_site = {limit:g} before the emulator was good"
     return replace(state, result=SearchResult(status, converged=False))
 
 

@@ -44,7 +44,7 @@ def search_gaussian(model: SiteModel, runner: Runner, state: SearchState) -> Sea
         return search_from_narrower_starts(search_emulated, model, runner, state)
     if model.problem.inference.emulator:
         state = state.with_note(
-            f"inference.runs_per_site = {model.problem.inference.runs_per_site} is too few for an emulator of this "
+            f"inference.runs_per_site = {model.problem.inference.runs_per_site:g} is too few for an emulator of this "
             "survey: the simulator was used for every step, which takes far more runs."
         )
     if model.problem.inference.posterior == "sampled":

@@ -38,7 +38,7 @@ class Source:
         Connections of the model to latents, site columns and observations, as in `Problem`.
     direct : bool
         Whether the data are direct: values of the latents, which need no simulator run.
-    runs_per_site : int or None
+    runs_per_site : float or None
         Most runs per site of its simulator; None for that of the problem.
     survey : Survey or None
         Places and values of direct data of a field model, whose places are not sites of the survey; otherwise None.
@@ -52,7 +52,7 @@ class Source:
     inputs: tuple[SimulatorVariable, ...]
     outputs: tuple[SimulatorVariable, ...]
     direct: bool = False
-    runs_per_site: int | None = None
+    runs_per_site: float | None = None
     survey: Survey | None = None
     noise: Noise | None = None
 

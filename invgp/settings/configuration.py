@@ -500,8 +500,8 @@ class SourceSection(Section):
     )
     forward: Forward = Field(description="a table like [forward]; its inputs are the latents that this source uses")
     noise: NoiseSection = Field(description="a table like [noise]")
-    runs_per_site: int | None = Field(
-        default=None, ge=1, le=10**6, description="its share of runs, as inference.runs_per_site; none: the same"
+    runs_per_site: float | None = Field(
+        default=None, gt=0, le=10**6, description="its share of runs, as inference.runs_per_site; none: the same"
     )
 
 

@@ -57,12 +57,12 @@ class InferenceSettings(Settings):
         "both need Gaussian noise; 'score' needs only log densities; 'auto' is 'hermite' for Gaussian noise",
     )
     emulator: bool = Field(default=True, description="whether an emulator may replace the simulator")
-    runs_per_site: int = Field(
+    runs_per_site: float = Field(
         default=10,
-        ge=1,
+        gt=0,
         le=10**5,
-        description="runs that the emulator may use, on average per site, verification included; if they are too few "
-        "for an emulator, the simulator itself is used",
+        description="runs that the emulator may use, on average per site, verification included; below 1 in surveys "
+        "with many sites. If they are too few for an emulator, the simulator itself is used",
     )
     emulator_error: float = Field(
         default=0.2,

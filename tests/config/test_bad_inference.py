@@ -173,7 +173,7 @@ WRONG_INFERENCE = [
     Case(
         "text for the emulator", inference('emulator = "yes"'), "inference.emulator: must be true or false, was 'yes'"
     ),
-    Case("no runs a site", inference("runs_per_site = 0"), "inference.runs_per_site: must be at least 1, was 0"),
+    Case("no runs a site", inference("runs_per_site = 0"), "inference.runs_per_site: must be greater than 0, was 0"),
     Case("no error", inference("emulator_error = 0"), "inference.emulator_error: must be greater than 0, was 0"),
     Case("no runs", inference("max_runs = 0"), "inference.max_runs: must be at least 1, was 0"),
     Case("a fraction of runs", inference("max_runs = 0.5"), "inference.max_runs: must be a whole number, was 0.5"),

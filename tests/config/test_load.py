@@ -212,6 +212,7 @@ def test_that_the_spread_of_an_increasing_latent_is_that_of_its_increments(
         ("estimator", '"hermite"', "hermite"),
         ("emulator", "false", False),
         ("runs_per_site", "4", 4),
+        ("runs_per_site", "0.5", 0.5),
         ("emulator_error", "0.1", 0.1),
         ("max_runs", "1000", 1000),
         ("batch", "2", 2),
