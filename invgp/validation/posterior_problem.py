@@ -21,7 +21,7 @@ from invgp.posterior.latent_names import field_names
 if TYPE_CHECKING:
     import xarray as xr
 
-from invgp.problem import Latent, Problem
+from invgp.problem import Floats, Latent, Problem
 
 LEVELS = 4  # directories to search for the configuration: those of the posterior and of its survey, and their parents
 logger = logging.getLogger("invgp")
@@ -102,8 +102,8 @@ def check_problem_of(posterior: xr.Dataset, problem: Problem) -> Problem:
             f"config: must have the latents of the posterior, {join_names(names)}, had {join_names(shapes)}"
         )
     for latent in problem.latents:
-        given = posterior[f"{latent.name}_prior"].isel({point: 0}).values
-        if not latent.learn and not np.allclose(given, latent.mean, rtol=1e-6):
+        given = posterior[f"{latent.name}_prior"].isel({point: 0}, missing_dims="ignore").values
+        if not latent.learn and not np.allclose(given, _first_prior_mean(problem, latent), rtol=1e-6):
             raise ArgumentError(f"config: must have the prior of the posterior, had another one for {latent.name!r}")
     if problem.forward.digest != posterior.attrs["invgp_simulator_digest"]:
         logger.warning("the simulator has changed since the posterior was made")
@@ -113,6 +113,14 @@ def check_problem_of(posterior: xr.Dataset, problem: Problem) -> Problem:
     order = coordinate_order(problem)
     latents = tuple(_with_learnt_prior(latent, posterior[latent.name].attrs, order) for latent in problem.latents)
     return replace(problem, latents=latents, noise=replace(problem.noise, std=noise, learn={}))
+
+
+def _first_prior_mean(problem: Problem, latent: Latent) -> Floats:
+    """Return the prior mean (L,) of a latent at the first site or node, in its unit."""
+    if latent.maps is not None:
+        return problem.physical_prior_mean[0, problem.latent_slices[latent.name]]
+    mean, std = latent.link.prior_to_process(latent.mean, latent.std)
+    return latent.link.moments(mean, std[:, None] ** 2 * np.eye(latent.size))[0]
 
 
 def _with_learnt_prior(latent: Latent, attributes: Mapping[str, Any], order: list[int]) -> Latent:

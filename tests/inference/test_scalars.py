@@ -1,7 +1,9 @@
 """Unknown numbers that are the same everywhere, against closed forms, in site and field models."""
 
 import numpy as np
+import pandas as pd
 import pytest
+import xarray as xr
 from scipy.stats import truncnorm
 
 import invgp
@@ -10,7 +12,7 @@ from invgp.core.coupled.coupled_gaussian import SiteFactors
 from invgp.core.coupled.hyperparameters import site_evidence
 from invgp.core.geometry import join_parameters, split_parameters
 from invgp.core.kernels import Scalar, SquaredExponential
-from invgp.errors import ConfigError
+from invgp.errors import ArgumentError, ConfigError
 from invgp.maps.read_posterior_field import read_posterior_field
 
 RNG = np.random.default_rng(4)
@@ -240,3 +242,65 @@ def test_that_only_scalars_and_field_models_can_do_without_coordinates():
             forward=lambda field: field,
             noise={"y": 1},
         )
+
+
+def four_numbers():
+    return invgp.define(
+        {"y": NUMBERS},
+        observations={"y": "m"},
+        latents={
+            "a": {"unit": "1", "domain": "scalar", "dimension": "part", "mean": [0, 1], "std": 1.5},
+            "b": {"unit": "m", "domain": "scalar", "link": "uniform", "lower": 0, "upper": 3},
+        },
+        dimensions={"part": ["first", "second"]},
+        forward={"function": lambda a, b: np.column_stack([a, b]) @ MATRIX[:, :3].T, "kind": "field"},
+        noise={"y": 0.4},
+        inference={"posterior": "coupled gaussian"},
+    )
+
+
+def test_that_figures_reports_and_exports_show_scalars_as_numbers(tmp_path):
+    posterior = invgp.invert(four_numbers())
+    file = tmp_path / "posterior.nc"
+    invgp.write(posterior, file)
+    read = invgp.open_posterior(file)
+    assert read["b"].attrs["link_upper"] == 3.0
+    assert invgp.plots.suitable_kinds(read) == ("fit", "correlation", "scalars", "convergence")
+    figure = invgp.plots.plot_scalars(read)
+    assert [ax.get_xlabel() for ax in figure.axes] == ["a, first", "a, second", "b (m)"]
+    low, high = figure.axes[2].get_lines()[0].get_xdata()[[0, -1]]
+    assert 0.0 <= low < high <= 3.0
+    page = invgp.report(read, tmp_path / "report.html").read_text()
+    assert "3 scalars, from 20 observations" in page
+    assert "uniform link above 0 and below 3" in page
+    [table] = invgp.export(read, "csv", tmp_path / "numbers.csv")
+    rows = pd.read_csv(table)
+    assert rows["scalar"].tolist() == ["a", "a", "b"]
+    np.testing.assert_allclose(rows["mean"], [*read["a"].values, read["b"].item()], rtol=1e-5)
+    [ensemble] = invgp.export(read, "pest", tmp_path / "ensemble.csv")
+    assert pd.read_csv(ensemble).columns.tolist() == ["real_name", "a_first", "a_second", "b"]
+    [tree] = invgp.export(read, "arviz", tmp_path / "draws.nc")
+    with xr.open_datatree(tree) as groups:
+        assert set(groups["posterior"].data_vars) == {"a", "b"}
+        assert groups["posterior"]["a"].dims == ("chain", "draw", "part")
+        assert "sample_stats" not in groups
+    with pytest.raises(ArgumentError, match="only scalars"):
+        invgp.export(read, "vtk", tmp_path / "numbers.vtr")
+
+
+def test_that_a_source_is_chosen_by_its_name():
+    first, second = site_problem(), site_problem()
+    joint = first.join({"other": second})
+    assert joint.source().survey.size == SITES
+    assert joint.source("other").forward is second.forward
+    with pytest.raises(ConfigError, match="source: must be a source with a simulator, 'survey' or 'other', was 'mt'"):
+        joint.source("mt")
+
+
+def test_that_a_simulator_of_a_field_model_takes_one_number_of_a_scalar_and_runs_lead_back():
+    problem = four_numbers()
+    assert [quantity.size for quantity in problem.forward.inputs] == [2, 1]
+    f = np.asarray([[[0.3, -0.2, 0.7]]])
+    rows = problem.field_to_simulator(problem.to_physical(f))
+    assert rows.shape == (1, 3)
+    np.testing.assert_allclose(problem.field_from_simulator_inputs(rows)[0], f, atol=1e-12)
