@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -262,5 +263,10 @@ def _source(call: Callable[..., Any]) -> bytes:
         return Path(file).read_bytes()
     try:
         return inspect.getsource(call).encode()
-    except (OSError, TypeError):  # a built-in function, or one that was typed at a prompt
+    except (
+        OSError,
+        TypeError,
+        SyntaxError,
+        TokenError,
+    ):  # built in, typed at a prompt, or in a file that is not Python
         return b""
