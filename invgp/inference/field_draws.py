@@ -226,7 +226,9 @@ def gaussian_k_hat(model: FieldModel, state: FieldState, rng: np.random.Generato
     """Compute the Pareto k of the importance weights of draws from the Gaussian posterior of a state."""
     normals = model.backend.asarray(rng.standard_normal((PROPOSALS, model.variables)))
     target = RegressionTarget.from_state(model.algorithm, state)
-    weights = to_numpy(model.algorithm.log_density(target.regression, state.q.samples(normals), target.weights))
+    weights = to_numpy(
+        model.algorithm.likelihood.log_density(target.regression, state.q.samples(normals), target.weights)
+    )
     weights = weights + 0.5 * np.sum(to_numpy(normals) ** 2, axis=1)
     if not np.isfinite(weights).all():
         return np.inf
@@ -238,7 +240,7 @@ def _log_evidence(node: Node) -> tuple[float, float]:
     found = node.draws.log_evidence
     if not found.size or node.state.regression is None:
         return np.nan, np.nan
-    constant = node.model.algorithm.log_constant(node.state.regression) + node.model.whitening.log_scale
+    constant = node.model.algorithm.likelihood.log_constant(node.state.regression) + node.model.whitening.log_scale
     total = float(logsumexp(found) - math.log(len(found)))
     return constant + total, float(np.std(found, ddof=1) / math.sqrt(len(found)))
 

@@ -117,7 +117,7 @@ class FieldSurrogate:
     def linearise(self, v: Floats, blocks: Integers) -> tuple[Floats, Floats]:  # noqa: ARG002 - one block
         """Compute the log likelihood (1, C) and its gradient (1, C, R)."""
         weights = np.ones(len(self.inference.y))
-        value, gradient = self.inference.log_likelihood(self.regression, v[0], weights, trust=1.0)
+        value, gradient = self.inference.likelihood.log_likelihood(self.regression, v[0], weights, trust=1.0)
         return to_numpy(value)[None], to_numpy(gradient)[None]
 
     def information(self, v: Floats, blocks: Integers) -> Floats:  # noqa: ARG002 - one block

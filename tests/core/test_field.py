@@ -113,7 +113,7 @@ def test_that_student_t_noise_of_many_degrees_is_gaussian(backend: Backend, tole
     w = backend.asarray(np.random.default_rng(5).standard_normal((6, problem.size)))
     ones = backend.asarray(np.ones(12))
     gaussian, student = (
-        to_numpy(replace(problem.inference, degrees=degrees).log_density(regression, w, ones))
+        to_numpy(replace(problem.inference, degrees=degrees).likelihood.log_density(regression, w, ones))
         for degrees in (None, 1e9)
     )
     assert np.ptp(gaussian) > 1.0

@@ -70,13 +70,13 @@ def test_that_the_gradient_of_the_log_likelihood_agrees_with_differences(degrees
         regression = fit_blocks(blocks, state.w, state.outputs, None)
     rng = np.random.default_rng(0)
     w, weights = rng.standard_normal((5, size)), rng.uniform(0.5, 1.0, 20)
-    value, gradient = problem.inference.log_likelihood(regression, w, weights)
-    density = problem.inference.log_density(regression, w, weights)
+    value, gradient = problem.inference.likelihood.log_likelihood(regression, w, weights)
+    density = problem.inference.likelihood.log_density(regression, w, weights)
     np.testing.assert_allclose(value - 0.5 * np.sum(w**2, axis=1), density, rtol=1e-10)
     steps = 1e-5 * np.eye(size)
     differences = [
-        problem.inference.log_likelihood(regression, w + step, weights)[0]
-        - problem.inference.log_likelihood(regression, w - step, weights)[0]
+        problem.inference.likelihood.log_likelihood(regression, w + step, weights)[0]
+        - problem.inference.likelihood.log_likelihood(regression, w - step, weights)[0]
         for step in steps
     ]
     np.testing.assert_allclose(gradient, np.stack(differences, axis=1) / 2e-5, atol=1e-6 * np.abs(gradient).max())
@@ -130,7 +130,7 @@ def test_that_draws_on_a_ridge_have_its_spread_and_its_data() -> None:
     np.testing.assert_allclose(w.std(axis=0) / std, 1.0, atol=0.08)
     assert 0.9 < product(w).std() < 1.1  # the noise has standard deviation 1
     assert product(state.q.samples(np.random.default_rng(0).standard_normal((500, 2)))).std() > 1.3
-    assert abs(found.log_evidence.mean() + inference.log_constant(target.regression) - log_evidence) < 0.5
+    assert abs(found.log_evidence.mean() + inference.likelihood.log_constant(target.regression) - log_evidence) < 0.5
 
 
 def test_that_both_modes_of_a_square_are_found_and_labelled() -> None:

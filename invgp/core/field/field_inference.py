@@ -37,22 +37,45 @@ from invgp.core.field.field_gaussian import (
     movement,
     orthogonal_normals,
 )
-from invgp.core.field.local_regression import Block, LocalRegression, fit_blocks
+from invgp.core.field.local_regression import Block, fit_blocks
 from invgp.core.field.missing_outputs import complete_blocks
-from invgp.core.field.regression import KernelParameters, Modes, Regression, fit_regression
+from invgp.core.field.regression import KernelParameters, Modes, fit_regression
+from invgp.core.field.regression_likelihood import AnyRegression, RegressionLikelihood
 
-FIRST_COMPLETION_ROUNDS = 2  # rounds of replacing missing outputs and fitting hyperparameters, in the first regression
-MAX_STEPS = 60  # natural-gradient steps after each batch of runs
-STEP_TOLERANCE = 1e-4  # standard deviations: the last step moves the posterior by less
-SMALLEST_STEP = 1.0 / 64.0  # the steps end when one would have to be shorter
-ROUNDING_SLACK = 1e-9  # relative decrease of the bound that is attributed to rounding
-GAUSSIAN_TOLERANCE = (
-    0.03  # nats: no sampling if the log density deviates from the Gaussian by less (standard deviation)
-)
-SLICE_CHAINS = 64  # chains of slice sampling
-MAX_FITTED_RUNS = 1000  # largest number of runs in a regression, if it is more than twice the number of variables
 
-AnyRegression = Regression | LocalRegression
+@dataclass(frozen=True)
+class FieldInferenceOptions:
+    """Tuning of the inference.
+
+    Attributes
+    ----------
+    first_completion_rounds : int
+        Rounds of replacing missing outputs and fitting hyperparameters, in the first regression.
+    max_steps : int
+        Natural-gradient steps after each batch of runs.
+    step_tolerance : float, standard deviations
+        The last step moves the posterior by less.
+    smallest_step : float
+        The steps end when one would have to be shorter.
+    rounding_slack : float
+        Relative decrease of the bound that is attributed to rounding.
+    gaussian_tolerance : float, nats
+        There is no sampling if the standard deviation of the difference between the log density and that of the
+        Gaussian is less.
+    slice_chains : int
+        Chains of slice sampling.
+    max_fitted_runs : int
+        Largest number of runs in a regression, if it is more than twice the number of variables.
+    """
+
+    first_completion_rounds: int = 2
+    max_steps: int = 60
+    step_tolerance: float = 1e-4
+    smallest_step: float = 1.0 / 64.0
+    rounding_slack: float = 1e-9
+    gaussian_tolerance: float = 0.03
+    slice_chains: int = 64
+    max_fitted_runs: int = 1000
 
 
 @dataclass(frozen=True)
@@ -178,6 +201,8 @@ class FieldInference:
         Blocks of data that depend only on the field near them; empty if all data depend on the whole field.
     unmixing : Array, shape (D, D), or None
         Matrix that converts outputs to data with independent noise; None if the outputs have been converted already.
+    options : FieldInferenceOptions
+        Tuning.
     """
 
     modes: Modes
@@ -186,6 +211,12 @@ class FieldInference:
     degrees: float | None = None
     blocks: Sequence[Block] = ()
     unmixing: Array | None = None
+    options: FieldInferenceOptions = FieldInferenceOptions()
+
+    @property
+    def likelihood(self) -> RegressionLikelihood:
+        """The likelihood of the data, with a regression in place of the forward model."""
+        return RegressionLikelihood(self.y, self.degrees)
 
     def init(self) -> FieldState:
         """Return the state at the prior."""
@@ -255,7 +286,7 @@ class FieldInference:
             return self._fit_complete_outputs(w, self._decorrelate_noise(outputs), hyper)
         blocks = self.blocks or [Block(np.arange(outputs.shape[1]), None, self.modes)]
         points = state.q.samples(self.normals)
-        for _ in range(1 if hyper else FIRST_COMPLETION_ROUNDS):
+        for _ in range(1 if hyper else self.options.first_completion_rounds):
             completed = complete_blocks(blocks, w, outputs, hyper, points, self.unmixing)
             scale = (1.0 + completed.excess) ** -0.5
             regression = self._fit_complete_outputs(
@@ -306,7 +337,7 @@ class FieldInference:
         at_prior = averaged.value - averaged.slope @ state.linear.mean
         regression, scale = state.regression, state.regression.scale
         return LinearisedData(
-            (self._residual(regression) - at_prior @ regression.directions) / scale,
+            (self.likelihood.residual(regression) - at_prior @ regression.directions) / scale,
             regression.directions / scale,
             averaged.slope,
             self.noise_weights(regression, averaged, state.linear),
@@ -314,15 +345,11 @@ class FieldInference:
             scale**-2.0 - 1.0,
         )
 
-    def _residual(self, regression: AnyRegression) -> Array:
-        """Compute the scaled data (D,) minus the centre of the regression."""
-        return self.y * regression.scale - regression.centre
-
     def _nearest_runs(self, q: Gaussian, w: Array) -> Array:
         """Select the runs at w (n, R) that the regression uses: all of them, or those nearest to the posterior."""
         distances = solve_triangular(q.factor, array_namespace(w).matrix_transpose(w - q.mean))
         order = np.argsort(to_numpy(sum_of_squares(distances)), kind="stable")
-        kept = np.sort(order[: max(MAX_FITTED_RUNS, 2 * self.normals.shape[1])])
+        kept = np.sort(order[: max(self.options.max_fitted_runs, 2 * self.normals.shape[1])])
         return array_namespace(w).asarray(kept.astype(np.int32), device=device_of(w))
 
     def refine(self, state: FieldState, rng: np.random.Generator, steps: int) -> FieldState:
@@ -346,7 +373,7 @@ class FieldInference:
         return replace(state, q=self._sample_moments(state.regression, state.linear, rng, steps))
 
     def is_nearly_gaussian(self, regression: AnyRegression, q: LowRankGaussian, weights: Array) -> bool:
-        """Return whether the posterior of the regression is q, but for `GAUSSIAN_TOLERANCE`.
+        """Return whether the posterior of the regression is q, but for `gaussian_tolerance` of the options.
 
         Parameters
         ----------
@@ -355,11 +382,11 @@ class FieldInference:
         q : LowRankGaussian
             Posterior by linearisation.
         weights : Array, shape (D,)
-            Typical precisions of the noise; see `log_density`.
+            Typical precisions of the noise; see `RegressionLikelihood.log_density`.
         """
         xp = array_namespace(q.mean)
-        ratio = self.log_density(regression, q.samples(self.normals), weights)
-        return float(xp.std(ratio + 0.5 * xp.sum(xp.square(self.normals), axis=1))) < GAUSSIAN_TOLERANCE
+        ratio = self.likelihood.log_density(regression, q.samples(self.normals), weights)
+        return float(xp.std(ratio + 0.5 * xp.sum(xp.square(self.normals), axis=1))) < self.options.gaussian_tolerance
 
     def _sample_moments(
         self, regression: AnyRegression, q: LowRankGaussian, rng: np.random.Generator, steps: int
@@ -370,98 +397,9 @@ class FieldInference:
             return q.to_dense()
         density = Density(
             regression.inner_products,
-            lambda w, inner_products: self.log_density(regression, w, weights, inner_products),
+            lambda w, inner_products: self.likelihood.log_density(regression, w, weights, inner_products),
         )
-        return estimate_moments(density, q, rng, SLICE_CHAINS, steps)
-
-    def log_density(
-        self, regression: AnyRegression, w: Array, weights: Array, inner_products: Array | None = None
-    ) -> Array:
-        """Compute the joint log density (S,) of w and the data under the regression, up to a constant.
-
-        Parameters
-        ----------
-        regression : Regression or LocalRegression
-            Regression in place of the forward model.
-        w : Array, shape (S, R)
-            Variables.
-        weights : Array, shape (D,)
-            Typical precisions of the noise; used only for Student-t noise.
-        inner_products : Array, shape (S, n), or None
-            `Regression.inner_products` of w, if it has been computed already.
-        """
-        xp = array_namespace(w)
-        z, error = regression.predictions(w, inner_products)
-        prior = -0.5 * xp.sum(xp.square(w), axis=1)
-        if self.degrees is None:
-            noise = 1.0 + error
-            off = regression.directions @ self._residual(regression) - z
-            return prior - 0.5 * xp.sum(xp.square(off) / noise + xp.log(noise), axis=1)
-        off = self._residual(regression) - z @ regression.directions
-        # The regression error is common to many data. It is set to its approximate mode, with a penalty for its prior
-        # density and the log determinant of its precision (Laplace approximation).
-        weighted = xp.square(regression.directions) @ weights
-        scaled_mode = ((off * weights) @ xp.matrix_transpose(regression.directions)) / (1.0 + error * weighted)
-        tail = xp.log(1.0 + xp.square(off - (error * scaled_mode) @ regression.directions) / self.degrees)
-        penalty = error * xp.square(scaled_mode) + xp.log(1.0 + error * weighted)
-        return prior - 0.5 * ((self.degrees + 1.0) * xp.sum(tail, axis=1) + xp.sum(penalty, axis=1))
-
-    def log_likelihood(
-        self, regression: AnyRegression, w: Array, weights: Array, trust: float = 0.0
-    ) -> tuple[Array, Array]:
-        """Compute the log likelihood (S,) under the regression, up to a constant, and its gradient (S, R).
-
-        Parameters
-        ----------
-        regression, w, weights
-            As of `log_density`.
-        trust : float
-            1 to ignore the uncertainty of the regression, 0 to treat it as noise.
-        """
-        xp = array_namespace(w)
-        z, error, by_w = regression.predictions_with_derivatives(w)
-        doubt = 1.0 - trust
-        error = doubt * error
-
-        def chain_rule(by_z: Array, by_error: Array) -> Array:
-            return by_w(by_z, doubt * by_error)
-
-        if self.degrees is None:
-            noise = 1.0 + error
-            off = regression.directions @ self._residual(regression) - z
-            scaled = off / noise
-            value = -0.5 * xp.sum(off * scaled + xp.log(noise), axis=1)
-            return value, chain_rule(scaled, 0.5 * (xp.square(scaled) - 1.0 / noise))
-        directions = regression.directions
-        off = self._residual(regression) - z @ directions
-        weighted = xp.square(directions) @ weights
-        shrunk = 1.0 + error * weighted
-        scaled_mode = ((off * weights) @ xp.matrix_transpose(directions)) / shrunk
-        left = off - (error * scaled_mode) @ directions
-        tail = xp.log(1.0 + xp.square(left) / self.degrees)
-        penalty = error * xp.square(scaled_mode) + xp.log(shrunk)
-        value = -0.5 * ((self.degrees + 1.0) * xp.sum(tail, axis=1) + xp.sum(penalty, axis=1))
-        by_left = -(self.degrees + 1.0) * left / (self.degrees + xp.square(left))
-        by_mode = -(by_left @ xp.matrix_transpose(directions))
-        by_scaled_mode = error * (by_mode - scaled_mode)
-        by_error = (
-            scaled_mode * by_mode
-            - 0.5 * xp.square(scaled_mode)
-            - (0.5 + by_scaled_mode * scaled_mode) * weighted / shrunk
-        )
-        by_off = by_left + ((by_scaled_mode / shrunk) @ directions) * weights
-        return value, chain_rule(-(by_off @ xp.matrix_transpose(directions)), by_error)
-
-    def log_constant(self, regression: AnyRegression) -> float:
-        """Compute the logarithm of the likelihood of the whitened data minus `log_likelihood`, in nats."""
-        xp = array_namespace(self.y)
-        log_scale, data = float(xp.sum(xp.log(regression.scale))), int(self.y.shape[0])
-        if self.degrees is None:
-            residual = self._residual(regression)
-            left = xp.sum(xp.square(residual)) - xp.sum(xp.square(regression.directions @ residual))
-            return log_scale - 0.5 * float(left) - 0.5 * data * math.log(2.0 * math.pi)
-        each = math.lgamma(0.5 * (self.degrees + 1.0)) - math.lgamma(0.5 * self.degrees)
-        return log_scale + data * (each - 0.5 * math.log(self.degrees * math.pi))
+        return estimate_moments(density, q, rng, self.options.slice_chains, steps)
 
     def _linearise(
         self, regression: AnyRegression, q: LowRankGaussian
@@ -470,14 +408,14 @@ class FieldInference:
         here, step = self.average_regression(regression, q), 1.0
         weights = self.noise_weights(regression, here, q)
         terms = self._data_terms(regression, here, weights)
-        for _ in range(MAX_STEPS):
+        for _ in range(self.options.max_steps):
             bound = self._bound(terms, q)
-            while step >= SMALLEST_STEP:
+            while step >= self.options.smallest_step:
                 try:
                     trial = q.step(terms.precision_factor, terms.gradient, step)
                     there = self.average_regression(regression, trial)
                     new = self._data_terms(regression, there, weights)
-                    if self._bound(new, trial) >= bound - ROUNDING_SLACK * abs(bound):
+                    if self._bound(new, trial) >= bound - self.options.rounding_slack * abs(bound):
                         break
                 except np.linalg.LinAlgError:
                     pass
@@ -488,7 +426,10 @@ class FieldInference:
             if self.degrees is not None:
                 weights = self.noise_weights(regression, here, q)
                 terms = self._data_terms(regression, here, weights)
-            if mean_movement(old, q) < STEP_TOLERANCE * step and movement(old, q) < STEP_TOLERANCE * step:
+            if (
+                mean_movement(old, q) < self.options.step_tolerance * step
+                and movement(old, q) < self.options.step_tolerance * step
+            ):
                 break
             step = min(1.0, 2.0 * step)
         xp = array_namespace(weights)
@@ -508,7 +449,7 @@ class FieldInference:
         xp = array_namespace(self.y)
         if self.degrees is None:
             return xp.ones_like(self.y)
-        residual = self._residual(regression) - averaged.value @ regression.directions
+        residual = self.likelihood.residual(regression) - averaged.value @ regression.directions
         removed_factor = averaged.slope @ q.removed_factor
         covariance = averaged.slope @ xp.matrix_transpose(averaged.slope) - removed_factor @ xp.matrix_transpose(
             removed_factor
@@ -520,7 +461,7 @@ class FieldInference:
     def _data_terms(self, regression: AnyRegression, averaged: _AveragedRegression, weights: Array) -> _DataTerms:
         """Compute the data terms for noise of the given precisions (D,) plus the regression error."""
         xp = array_namespace(weights)
-        residual = self._residual(regression) - averaged.value @ regression.directions
+        residual = self.likelihood.residual(regression) - averaged.value @ regression.directions
         score = regression.directions @ (weights * residual)
         if bool(xp.all(weights == 1.0)):
             information = identity(averaged.error[:, None] * averaged.error)  # directions are orthonormal

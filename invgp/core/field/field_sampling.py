@@ -16,7 +16,8 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 from invgp.core.backend import Array, array_namespace, backend_of, to_numpy
 from invgp.core.field.field_gaussian import Gaussian, LowRankGaussian
-from invgp.core.field.field_inference import AnyRegression, FieldInference, FieldState
+from invgp.core.field.field_inference import FieldInference, FieldState
+from invgp.core.field.regression_likelihood import AnyRegression
 from invgp.core.sampling.hamiltonian import HamiltonianOptions, LogDensity, sample
 from invgp.core.sampling.tempering import TemperingOptions, temper
 
@@ -63,12 +64,12 @@ class RegressionTarget:
         )
 
     def log_likelihood(self, w: Array, trust: float = 0.0) -> tuple[Array, Array]:
-        """Compute the log likelihood (S,) and its gradient (S, R); see `FieldInference.log_likelihood`."""
+        """Compute the log likelihood (S,) and its gradient (S, R); see `RegressionLikelihood.log_likelihood`."""
         if self.mixing is None:
-            return self.inference.log_likelihood(self.regression, w, self.weights, trust)
+            return self.inference.likelihood.log_likelihood(self.regression, w, self.weights, trust)
         mixing = self.mixing
         w = w @ array_namespace(w).matrix_transpose(mixing)
-        value, gradient = self.inference.log_likelihood(self.regression, w, self.weights, trust)
+        value, gradient = self.inference.likelihood.log_likelihood(self.regression, w, self.weights, trust)
         return value, gradient @ mixing
 
     def gaussian(self, linear: LowRankGaussian) -> LowRankGaussian:

@@ -12,7 +12,7 @@ import pytest
 import invgp
 from helpers.missing_outputs import Lacking, Mask
 from invgp.core.backend import select_backend
-from invgp.core.field import field_inference as algorithm
+from invgp.core.field.field_inference import FieldInferenceOptions
 from invgp.execution.simulator import Simulator
 from invgp.inference.field import prepare_field, run_batch
 from invgp.inference.field_solution import field_solution
@@ -117,14 +117,13 @@ def test_that_hyperparameters_are_learnt_in_spite_of_gaps() -> None:
     assert noises[1] == pytest.approx(noises[0], rel=0.02)
 
 
-def test_that_an_output_missing_in_the_nearest_runs_contributes_no_information(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_that_an_output_missing_in_the_nearest_runs_contributes_no_information(tmp_path: Path) -> None:
     problem = problem_with(None)
     runner = Runner(Simulator(problem, tmp_path))
     search, state = prepare_field(problem, select_backend("cpu"), runner, 0)
     state = run_batch(search, runner, state, 12)
-    monkeypatch.setattr(algorithm, "MAX_FITTED_RUNS", 1)  # or twice the modes
+    few = replace(state.model.algorithm, options=FieldInferenceOptions(max_fitted_runs=1))  # or twice the modes
+    state = replace(state, model=replace(state.model, algorithm=few))
     runner.simulator.problem = replace(
         problem, forward=Lacking(problem.forward, lambda number: (number[:, None] < 2.0) & (np.arange(20) < 2))
     )
