@@ -1,4 +1,4 @@
-"""A field beside the truth that a synthetic survey was made from: mean, standard deviation and information."""
+"""Figures of a field next to the truth of a synthetic survey: mean, standard deviation and information."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Floats = np.ndarray
 
 
 class Panel(NamedTuple):
-    """What one panel shows."""
+    """The content of one panel."""
 
     title: str
     values: Floats
@@ -32,7 +32,7 @@ class Panel(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """Places that the panels show: stations, wells, shots."""
+    """Points that the panels show: stations, wells, shots."""
 
     x: Floats
     y: Floats
@@ -40,12 +40,12 @@ class Marks(NamedTuple):
 
 
 def truth_of(path: Path) -> Floats:
-    """The last column of a table of the truth, in the order of the grid's nodes."""
+    """Read the last column of a table of the truth, in the order of the nodes of the grid."""
     return np.loadtxt(path, delimiter=",", skiprows=1)[:, -1]
 
 
 def inside(ds: xr.Dataset, name: str, truth: Floats) -> float:
-    """The share of the nodes at which the 95% interval holds the truth."""
+    """Compute the share of the nodes at which the 95% interval contains the truth."""
     low, high = (ds[f"{name}_quantile"].sel(quantile=level).values for level in (0.025, 0.975))
     return float(np.mean((low <= truth) & (truth <= high)))
 
@@ -53,7 +53,7 @@ def inside(ds: xr.Dataset, name: str, truth: Floats) -> float:
 def panels_of(
     ds: xr.Dataset, name: str, truth: Floats, unit: str, shown: Callable[[Floats], Floats], label: str = ""
 ) -> list[Panel]:
-    """Truth and mean in the same colours, standard deviation, information; `shown` turns values into what is drawn.
+    """Return panels of truth, mean (same colours), standard deviation and information; `shown` converts values.
 
     Colour bars have the unit alone, or else the label of the field with it.
     """
@@ -78,7 +78,7 @@ def panels_of(
 
 
 def as_it_is(values: Floats) -> Floats:
-    """No change."""
+    """Return the values unchanged."""
     return values
 
 
@@ -95,7 +95,7 @@ def draw(
     rows: int,
     downwards: bool = False,
 ) -> Figure:
-    """The panels, each a map of the nodes with the same places marked.
+    """Draw the panels: maps of the nodes, with the same marks on each.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def draw(
 
 
 def _add_bar(ax: Axes, drawn: ScalarMappable, panel: Panel, *, upright: bool) -> None:
-    """A colour bar as high as the map beside it, or else below it; its ends point where values lie beyond its scale."""
+    """Add a colour bar next to the map or below it; its ends point outwards if values are outside its scale."""
     below = {"ax": ax, "location": "bottom", "pad": 0.02, "shrink": 0.8}
     where = {"cax": ax.inset_axes((1.03, 0.0, 0.05, 1.0))} if upright else below
     bar = ax.figure.colorbar(drawn, extend=outside_ends(panel.scale, panel.values), **where)
@@ -147,7 +147,7 @@ def _add_bar(ax: Axes, drawn: ScalarMappable, panel: Panel, *, upright: bool) ->
 
 
 def _axis_label(coordinate: xr.DataArray) -> tuple[float, str]:
-    """What to divide metres by, and the label of the axis."""
+    """Return the number by which metres are divided, and the label of the axis."""
     name = str(coordinate.attrs.get("long_name", coordinate.name)).capitalize()
     far = float(np.max(coordinate.values)) > 5000.0
     return (1000.0, f"{name} (km)") if far else (1.0, f"{name} (m)")

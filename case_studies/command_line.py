@@ -1,4 +1,4 @@
-"""Arguments of the case studies' scripts, and the files that they name: a mistake is a sentence and exit code 2."""
+"""Arguments of the scripts of the case studies and files that they name: a mistake gives a sentence and exit code 2."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MISTAKE = 2  # exit code
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """The type of an argument that is a whole number with a lower limit."""
+    """Return the type of an argument that is a whole number with a lower limit."""
 
     def number(text: str) -> int:
         try:
@@ -37,7 +37,7 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def positive(text: str) -> float:
-    """The type of an argument that is a number above 0."""
+    """Convert an argument that must be a positive number."""
     try:
         value = float(text)
     except ValueError:
@@ -48,7 +48,7 @@ def positive(text: str) -> float:
 
 
 def run(main: Callable[[], None]) -> None:
-    """Run a script; what its user can mend ends it with a sentence and not with a traceback."""
+    """Run a script; a mistake of the user ends it with a sentence instead of a traceback."""
     try:
         main()
     except InvgpError as error:
@@ -61,14 +61,14 @@ def run(main: Callable[[], None]) -> None:
 
 
 def end(sentences: Sequence[str]) -> NoReturn:
-    """Say what is wrong, and by which script."""
+    """Print what is wrong and the name of the script, and exit."""
     for sentence in sentences:
         print(f"{Path(sys.argv[0]).name}: {sentence.rstrip('.')}.", file=sys.stderr)
     sys.exit(MISTAKE)
 
 
 def field_problem(config: Path) -> Problem:
-    """What a config says, if one run of its simulator takes the fields everywhere."""
+    """Load a configuration, which must be that of a field model."""
     problem = invgp.load(config)
     if problem.grid is None:
         raise ConfigError(f"the config {str(config)!r} must be of a field model, with a grid, but it has none")
@@ -76,7 +76,7 @@ def field_problem(config: Path) -> Problem:
 
 
 def read_columns(path: Path, names: Sequence[str], sites: int) -> NDArray[np.float64]:
-    """Numbers (N, C) of the columns of these names, from a CSV file with a row a site."""
+    """Read the columns with these names, (N, C), from a CSV file with one row per site."""
     try:
         table = pd.read_csv(path)
     except ValueError as error:  # not text, empty, or not a table
@@ -93,7 +93,7 @@ def read_columns(path: Path, names: Sequence[str], sites: int) -> NDArray[np.flo
 
 
 def check_fields(posterior: xr.Dataset, names: Sequence[str], path: Path) -> None:
-    """Raise if this is the posterior of another problem, without these fields."""
+    """Raise an error if a posterior lacks these fields, because it belongs to another problem."""
     lacking = [name for name in names if name not in posterior]
     if lacking:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Set the posterior of a field model beside converged chains on its simulator, and beside ES-MDA with as many runs.
+"""Compare the posterior of a field model with converged chains on its simulator, and with ES-MDA of as many runs.
 
 python case_studies/compare_smoothers.py CONFIG [--runs 100 200 500 1000] [--seeds 2] [--record]
 
@@ -34,9 +34,9 @@ from invgp.problem import Problem
 
 ASSIMILATIONS = 4
 CHAINS = 64
-REFINING = 1000  # steps of sampling the regression, before the chains
-LEAST = 5  # runs of each chain, of which a quarter is left out: R-hat needs four
-BETWEEN = 10  # such steps from one run of each chain to the next
+REFINING = 1000  # steps of sampling the regression before the chains start
+LEAST = 5  # fewest runs of each chain: a quarter is discarded, and R-hat needs four
+BETWEEN = 10  # steps of sampling the regression between two runs of a chain
 Floats = np.ndarray
 
 
@@ -51,22 +51,22 @@ class Target:
         self.nodes = sum(len(basis.omitted_variance) for basis in self.field.bases)
 
     def outputs(self, w: Floats) -> Floats:
-        """(S, D), at w (S, R)."""
+        """Compute outputs (S, D) at w (S, R)."""
         outputs, valid = Simulator(self.problem, self.directory).run_fields(self.field.latents(w), "reference")
         return np.where(valid[:, None], self.whitened(np.where(valid[:, None, None], outputs, 0.0)), np.inf)
 
     def log_density(self, w: Floats) -> Floats:
-        """Of w and Gaussian data."""
+        """Compute the joint log density of w and Gaussian data."""
         return -0.5 * np.sum((self.whitened.data - self.outputs(w)) ** 2, axis=1) - 0.5 * np.sum(w**2, axis=1)
 
     def summary(self, mean: Floats, covariance: Floats) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of the processes on the grid, without what the modes leave open."""
+        """Compute mean and standard deviation of the processes on the grid, without variance that the modes omit."""
         spread = np.sqrt(np.diagonal(self.field.covariance(covariance), axis1=1, axis2=2))
         return self.field.latents(mean[None])[0], spread
 
 
 def search_with(target: Target, runs: int, seed: int) -> tuple[FieldSearch, FieldSearchState, int]:
-    """Search with at most this number of runs: the search, its last state, and the runs that it took."""
+    """Search with at most this number of runs; return the search, its last state, and the number of runs."""
     problem = target.problem
     runner = Runner(Simulator(problem, target.directory, budget=runs))
     settings = problem.inference.replace(max_runs=runs)
@@ -75,7 +75,7 @@ def search_with(target: Target, runs: int, seed: int) -> tuple[FieldSearch, Fiel
 
 
 def run_smoother(target: Target, runs: int, seed: int) -> tuple[Floats, Floats]:
-    """Mean and covariance of the ensemble of ES-MDA."""
+    """Compute mean and covariance of the ensemble of ES-MDA."""
     members = runs // ASSIMILATIONS
     w = np.random.default_rng(seed).standard_normal((target.size, members))
     data = target.whitened.data
@@ -87,7 +87,7 @@ def run_smoother(target: Target, runs: int, seed: int) -> tuple[Floats, Floats]:
 
 
 class Reference(NamedTuple):
-    """Mean and standard deviation of the processes on the grid, and what the chains behind them are worth."""
+    """Mean and standard deviation of the processes on the grid, with diagnostics of the chains."""
 
     mean: Floats
     std: Floats
@@ -96,7 +96,7 @@ class Reference(NamedTuple):
 
 
 def reference(target: Target, runs: int, steps: int) -> Reference:
-    """The exact posterior by chains on the simulator itself.
+    """Sample the exact posterior by chains on the simulator itself.
 
     Elliptical slice sampling of the regression that an inversion leaves proposes, and the simulator decides, so that
     its own density is sampled whatever the regression is worth (delayed acceptance, Christen and Fox 2005).
@@ -133,26 +133,26 @@ def reference(target: Target, runs: int, steps: int) -> Reference:
 
 
 class Score(NamedTuple):
-    """How far a posterior is from the reference."""
+    """Differences between a posterior and the reference."""
 
     error: float
     spread: float
 
     @property
     def cell(self) -> str:
-        """In a row of the table."""
+        """Return the text for a cell of the table."""
         return f"{self.error:.3f} | {self.spread:.3f}"
 
 
 def score(target: Target, exact: Reference, mean: Floats, covariance: Floats) -> Score:
-    """Error of the mean and ratio of the spreads."""
+    """Compute the error of the mean and the ratio of the spreads."""
     centre, spread = target.summary(mean, covariance)
     error = np.sqrt(np.mean(((centre - exact.mean) / exact.std) ** 2))
     return Score(float(error), float(np.median(spread / exact.std)))
 
 
 def result_rows(runs: int, ours: list[Score], theirs: list[Score]) -> list[dict[str, Any]]:
-    """Rows of results.json for one number of runs, averaged over the seeds."""
+    """Return the rows of results.json for one number of runs, averaged over the seeds."""
     measures = {
         "error of the mean, in exact standard deviations": lambda found: found.error,
         "distance of the ratio of spreads from 1": lambda found: abs(found.spread - 1.0),
@@ -176,8 +176,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("config", type=Path)
     parser.add_argument("--runs", type=at_least(2 * ASSIMILATIONS), nargs="+", default=[100, 200, 500, 1000])
     parser.add_argument("--seeds", type=at_least(1), default=2)
-    parser.add_argument("--steps", type=at_least(LEAST), default=600, help=f"of each of the {CHAINS} chains")
-    parser.add_argument("--record", action="store_true", help="write the means over the seeds to results.json too")
+    parser.add_argument(
+        "--steps", type=at_least(LEAST), default=600, help=f"number of steps of each of the {CHAINS} chains"
+    )
+    parser.add_argument("--record", action="store_true", help="also write the means over the seeds to results.json")
     chosen = parser.parse_args(arguments)
     rows: list[dict[str, Any]] = []
     with TemporaryDirectory() as scratch:

@@ -1,4 +1,4 @@
-"""Simulate surveys of a field model from its prior, invert each, and count how often the intervals hold the truth.
+"""Simulate surveys of a field model from its prior, invert them, and count how often the intervals contain the truth.
 
 python case_studies/field_coverage.py CONFIG [--surveys 100] [--runs 200] [--record]
 """
@@ -25,7 +25,7 @@ LEVELS = {"50%": (0.25, 0.75), "90%": (0.05, 0.95), "95%": (0.025, 0.975)}
 
 
 def simulated(problem: Problem, rng: np.random.Generator) -> tuple[Problem, np.ndarray]:
-    """A survey from the prior, and its truth (G, Q), modes that the inference leaves out included."""
+    """Draw a survey and its truth (G, Q) from the prior, including the modes that the inference omits."""
     field = field_of(problem, select_backend("cpu"))
     w = rng.standard_normal((1, sum(basis.size for basis in field.bases)))
     physical = problem.to_physical(field.latents(w) + field.draw_omitted(rng, 1))
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("config", type=Path)
     parser.add_argument("--surveys", type=at_least(1), default=100)
     parser.add_argument("--runs", type=at_least(8), default=200)
-    parser.add_argument("--record", action="store_true", help="write the shares to results.json too")
+    parser.add_argument("--record", action="store_true", help="also write the shares to results.json")
     chosen = parser.parse_args(arguments)
     problem = field_problem(chosen.config)
     levels = tuple(sorted({level for pair in LEVELS.values() for level in pair}))

@@ -1,4 +1,4 @@
-"""What a case study found, kept in its `results.json`; `docs/make_results.py` makes a page of all of them."""
+"""Results of a case study in its `results.json`; `docs/make_results.py` generates a page from all of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-FIGURES = 4  # that are kept of a number
+FIGURES = 4  # significant digits of a number
 
 
 def record(folder: Path, found: Mapping[str, Any]) -> None:
-    """Put an entry in the place of an older one of the same experiment, and leave those of others."""
+    """Replace the entry of the same experiment, and keep those of others."""
     path = folder / "results.json"
     entries = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     kept = {entry["experiment"]: entry for entry in entries} | {found["experiment"]: round_numbers(found)}
@@ -20,7 +20,7 @@ def record(folder: Path, found: Mapping[str, Any]) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Put a file in the place of an older one when it is whole: an interruption leaves the older one."""
+    """Replace a file once the new one is complete; an interruption leaves the old one."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.write_text(text, encoding="utf-8")
@@ -30,7 +30,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def round_numbers(value: Any) -> Any:
-    """The same, with every number to some figures: the last ones are another machine's."""
+    """Round every number to a few digits; the others differ between machines."""
     if isinstance(value, Mapping):
         return {key: round_numbers(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Draw the conductivities beside their truth: python figure.py [FIGURE], with the posterior in results/aquifer.nc."""
+"""Draw the conductivities next to the truth: python figure.py [FIGURE], with the posterior in results/aquifer.nc."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from invgp.netcdf import open_dataset  # noqa: E402
 
 
 def main() -> None:
-    """Draw it, and print what it comes to."""
+    """Draw the figure, and print how well the posterior agrees with the truth."""
     figure = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "results" / "aquifer_truth.png"
     truth = truth_of(HERE / "data" / "truth.csv")
     wells = np.loadtxt(HERE / "data" / "wells.csv", delimiter=",", skiprows=1)

@@ -1,4 +1,4 @@
-"""Draw conductivities from the prior, the heads that they make, and the PEST case that runs the program.
+"""Draw conductivities from the prior, compute the heads, and write the PEST case that runs the program.
 
 python make_survey.py PROGRAM
 """
@@ -16,13 +16,13 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 from command_line import run
 
 DATA = Path(__file__).resolve().parent / "data"
-SIDE, CELL = 16, 50.0  # cells each way, m
+SIDE, CELL = 16, 50.0  # cells in each direction, and their size in m
 WELLS, NOISE = 30, 0.05  # m
 MEAN, STD, LENGTH_SCALE = 1e-4, 1e-4, 200.0  # m s-1, m s-1, m
 
 
 def conductivities(rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
-    """A log-normal field (G,) in m s-1 at cells (G, 2) in m, of Matern 5/2 smoothness."""
+    """Draw a log-normal field (G,) in m s-1 at cells (G, 2) in m, with Matern 5/2 smoothness."""
     r = np.sqrt(5.0 * np.sum((X[:, None] - X[None]) ** 2, axis=-1)) / LENGTH_SCALE
     factor = np.linalg.cholesky((1.0 + r + r**2 / 3.0) * np.exp(-r) + 1e-10 * np.eye(len(X)))
     variance = np.log1p((STD / MEAN) ** 2)
@@ -31,7 +31,7 @@ def conductivities(rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
 
 
 def write_pest_case(program: Path) -> None:
-    """The control file with its template and instructions, as a user of PEST has them."""
+    """Write the control file with its template and instructions, as for a user of PEST."""
     cells = [f"k{i + 1}" for i in range(SIDE**2)]
     (DATA / "conductivity.tpl").write_text(
         "\n".join(["ptf ~", *(f"~ {name:<16} ~" for name in cells)]) + "\n", encoding="utf-8"
@@ -54,7 +54,7 @@ def write_pest_case(program: Path) -> None:
 def main() -> None:
     """Write the survey, the truth, and all files of the PEST case."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("program", type=Path, help="that setup.sh builds")
+    parser.add_argument("program", type=Path, help="the program that setup.sh builds")
     program: Path = parser.parse_args().program.resolve()
     rng = np.random.default_rng(8)
     DATA.mkdir(exist_ok=True)

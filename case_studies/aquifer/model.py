@@ -1,4 +1,4 @@
-"""The program's equations in Python, for comparisons that take a hundred thousand runs."""
+"""The equations of the program in Python, for comparisons that need a hundred thousand runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SIDE, CELL, THICKNESS, RECHARGE, WEST, EAST = 16, 50.0, 10.0, 2e-8, 20.0, 16.0  
 
 
 def heads(k: Floats, easting: Floats, northing: Floats) -> Floats:
-    """Heads (B, N) in m at wells, for conductivities (B, 256) in m s-1, row by row from the south."""
+    """Compute heads (B, N) in m at wells, for conductivities (B, 256) in m s-1, row by row from the south."""
     column, row = ((axis[0] / CELL).astype(int) for axis in (easting, northing))
     return np.stack([_heads(one.reshape(SIDE, SIDE) * THICKNESS)[row, column] for one in k])
 

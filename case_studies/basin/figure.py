@@ -1,4 +1,4 @@
-"""Draw the basement beside its truth: python figure.py [FOLDER], with the posteriors in results/."""
+"""Draw the basement next to its true depth: python figure.py [FOLDER], with the posteriors in results/."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from invgp.plots.style import COLOURS, PAGE, STYLE, letter_panels  # noqa: E402
 
 
 def draw_basement(ax: Axes, ds: xr.Dataset, truth: np.ndarray) -> None:
-    """Mean, 95% interval and truth."""
+    """Draw mean, 95% interval and truth."""
     km = ds["position"].values / 1000.0
     low, high = (ds["depth_quantile"].sel(quantile=level) for level in (0.025, 0.975))
     ax.fill_between(km, low, high, color=COLOURS[0], alpha=0.25, linewidth=0.0, label="95% interval")
@@ -32,7 +32,7 @@ def draw_basement(ax: Axes, ds: xr.Dataset, truth: np.ndarray) -> None:
 
 
 def profiles(known: xr.Dataset, unknown: xr.Dataset, truth: np.ndarray) -> Figure:
-    """Gravity, and the basement with the contrast known and unknown."""
+    """Draw gravity, and the basement for known and for unknown contrast."""
     with rc_context(STYLE):
         figure = Figure((PAGE, 5.6), layout="constrained")
         gravity, first, second = figure.subplots(3, 1, sharex=True)
@@ -56,7 +56,7 @@ def profiles(known: xr.Dataset, unknown: xr.Dataset, truth: np.ndarray) -> Figur
 
 
 def main() -> None:
-    """Draw both, and print what they come to."""
+    """Draw both figures, and print how well the posteriors agree with the truth."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "results"
     truths = {name: truth_of(HERE / "data" / f"{name}_truth.csv") for name in ("profile", "map")}
     truths["contrast"] = truths["profile"]

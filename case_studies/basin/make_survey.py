@@ -1,4 +1,4 @@
-"""Draw a basement from the prior, and the gravity of it: a profile and a map."""
+"""Draw a basement from the prior, and compute its gravity: a profile and a map."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 NOISE = 0.3e-5  # m s-2, 0.3 mGal
 MEAN, STD = 2500.0, 900.0  # m, of the depth
-MGAL = 1e5  # in a m s-2
+MGAL = 1e5  # mGal per m s-2
 
 
 def draw_depth(rng: np.random.Generator, X: np.ndarray, length_scale: float) -> np.ndarray:
-    """A log-normal depth (G,) in m at nodes (G, D) in m, of Matern 5/2 smoothness."""
+    """Draw a log-normal depth (G,) in m at nodes (G, D) in m, with Matern 5/2 smoothness."""
     r = np.sqrt(5.0 * np.sum((X[:, None] - X[None]) ** 2, axis=-1)) / length_scale
     factor = np.linalg.cholesky((1.0 + r + r**2 / 3.0) * np.exp(-r) + 1e-10 * np.eye(len(X)))
     variance = np.log1p((STD / MEAN) ** 2)
@@ -23,13 +23,13 @@ def draw_depth(rng: np.random.Generator, X: np.ndarray, length_scale: float) -> 
 
 
 def write(name: str, header: str, *columns: np.ndarray) -> None:
-    """A CSV file in data/."""
+    """Write a CSV file to data/."""
     (HERE / "data").mkdir(exist_ok=True)
     np.savetxt(HERE / "data" / name, np.column_stack(columns), delimiter=",", header=header, comments="", fmt="%.6g")
 
 
 def main() -> None:
-    """Write the surveys and the truths that they come from."""
+    """Write the surveys and their true depths."""
     rng = np.random.default_rng(20)
     nodes = 0.5 * (model.PROFILE_EDGES[1:] + model.PROFILE_EDGES[:-1])
     depth = draw_depth(rng, nodes[:, None], 6000.0)
@@ -44,7 +44,9 @@ def main() -> None:
     place = rng.uniform(0.0, model.SIDE * model.CELL, (2, 150)).round()
     gravity = model.gravity_map(depth[None], place[:1], place[1:])[0] + NOISE * rng.standard_normal(150)
     write("map_truth.csv", "easting_m,northing_m,depth_m", *X.T, depth)
-    write("map.csv", "easting_m,northing_m,gravity_mgal", *place, MGAL * gravity)  # last: run.sh takes it for all
+    write(
+        "map.csv", "easting_m,northing_m,gravity_mgal", *place, MGAL * gravity
+    )  # last, because run.sh checks only this file
 
 
 if __name__ == "__main__":

@@ -12,16 +12,16 @@ Floats = NDArray[np.float64]
 CONTRAST = -400.0  # kg m-3
 PROFILE_EDGES = np.arange(0.0, 40_001.0, 500.0)  # m
 CELL = 1000.0  # m, of the map
-SIDE = 15  # cells of the map, each way
+SIDE = 15  # cells of the map in each direction
 
 
 def profile(depth: Floats, station: Floats) -> Floats:
-    """Gravity (B, N) in m s-2 of basements at depth (B, 80) in m, at stations (B, N) in m; the contrast is known."""
+    """Compute gravity (B, N) in m s-2 for basements at depth (B, 80) and stations (B, N) in m, with known contrast."""
     return rectangles_gravity(station[0], PROFILE_EDGES, np.zeros_like(depth), depth, CONTRAST)
 
 
 def profile_and_contrast(depth: Floats, contrast: Floats, station: Floats) -> Floats:
-    """The same with a contrast (B, 80) in kg m-3, which is the same everywhere."""
+    """Compute the same for a contrast (B, 80) in kg m-3, which is constant in space."""
     return rectangles_gravity(station[0], PROFILE_EDGES, np.zeros_like(depth), depth, contrast)
 
 

@@ -12,12 +12,12 @@ from invgp.core.field.elliptical_slices import run_slice_chains
 from invgp.core.field.field_gaussian import Gaussian
 from invgp.core.kernels import SquaredExponential
 
-NEGLIGIBLE = 1e-12  # of the largest eigenvalue of the prior covariance: what is below cannot be seen
-BURN_IN = 0.25  # of the draws
+NEGLIGIBLE = 1e-12  # relative to the largest eigenvalue of the prior covariance: smaller ones are omitted
+BURN_IN = 0.25  # share of the draws that is discarded
 
 
 class Draws(NamedTuple):
-    """What the chains say of the log intensity less the offset, at N bins.
+    """Summaries of the chains, for the log intensity minus the offset at N bins.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Draws(NamedTuple):
 
 
 def sample(counts: Counts, chains: int, draws: int, seed: int = 0) -> Draws:
-    """Draw from the posterior, along ellipses around a Gaussian at its mode that fits nearly."""
+    """Draw from the posterior by elliptical slice sampling around a Gaussian at its mode."""
     kernel = SquaredExponential(np.asarray(1.0), np.asarray([LENGTH_SCALE]))
     values, vectors = np.linalg.eigh(kernel(counts.day, counts.day))
     seen = values > NEGLIGIBLE * values[-1]
@@ -61,7 +61,7 @@ def sample(counts: Counts, chains: int, draws: int, seed: int = 0) -> Draws:
 
 
 def _at_the_mode(counts: Counts, root: Floats) -> Gaussian:
-    """Laplace's approximation in w, by Newton's method."""
+    """Compute the Laplace approximation in w by Newton's method."""
     w = np.zeros(root.shape[1])
     for _ in range(50):
         rate = np.exp(root @ w + counts.offset)

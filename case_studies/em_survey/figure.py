@@ -1,4 +1,4 @@
-"""Draw the volume beside its truth: python figure.py [NAME [FIGURE]], with the grid in results/NAME.map.nc."""
+"""Draw the volume next to its truth: python figure.py [NAME [FIGURE]], with the grid in results/NAME.map.nc."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNIT = "Ω m"
 
 
 def truth_at(ds: xr.Dataset, path: Path) -> NDArray[np.float64]:
-    """True resistivities (N, L) at the nodes: between the stations, and beyond them that of the nearest."""
+    """Interpolate true resistivities (N, L) to the nodes; outside the stations, take that of the nearest one."""
     table = np.loadtxt(path, delimiter=",", skiprows=1)
     nodes = np.stack([ds[name].values for name in AXES], axis=-1)
     between, nearest = (
@@ -34,7 +34,7 @@ def truth_at(ds: xr.Dataset, path: Path) -> NDArray[np.float64]:
 
 
 def panels_of(ds: xr.Dataset, truth: NDArray[np.float64]) -> list[Panel]:
-    """Truth and mean of each layer in the same colours, and the standard deviation over the mean."""
+    """Return panels of truth and mean of each layer in the same colours, and of the relative standard deviation."""
     panels = []
     for layer, label in enumerate(ds["layer_label"].values.tolist()):
         mean, std = (ds[name].isel(layer=layer).values for name in (LATENT, f"{LATENT}_std"))
@@ -49,7 +49,7 @@ def panels_of(ds: xr.Dataset, truth: NDArray[np.float64]) -> list[Panel]:
 
 
 def main() -> None:
-    """Draw it."""
+    """Draw the figure."""
     name = sys.argv[1] if len(sys.argv) > 1 else "em_survey"
     figure = Path(sys.argv[2]) if len(sys.argv) > 2 else HERE / "results" / f"{name}_truth.png"
     with xr.open_dataset(HERE / "results" / f"{name}.map.nc") as opened:

@@ -1,4 +1,4 @@
-"""Draw a synthetic survey: four resistivities over a map from the prior, and noisy soundings along lines."""
+"""Generate a synthetic survey: four resistivities over a map from the prior, and noisy soundings along lines."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ LENGTH_SCALE = 800.0  # m
 MEAN = np.array([60.0, 25.0, 80.0, 20.0])  # ohm m
 SPREAD = 0.5  # standard deviation over mean
 NOISE_STD = {"galvanic": 0.0217, "inductive": 0.0217, "phase": 1.5}
-NODES_PER_LENGTH_SCALE = 16  # of the truth, between which splines are exact enough
+NODES_PER_LENGTH_SCALE = 16  # nodes of the truth; splines interpolate between them
 
 
 def draw_truth(rng: np.random.Generator) -> list[RectBivariateSpline]:
-    """Log-resistivity of each layer, as a function of easting and northing from the origin, from the prior."""
+    """Draw the log-resistivity of each layer from the prior, as a function of easting and northing from the origin."""
     axes = [np.linspace(0.0, side, round(NODES_PER_LENGTH_SCALE * side / LENGTH_SCALE) + 1) for side in EXTENT]
     along_easting, along_northing = (correlation_root(axis) for axis in axes)
     variance = np.log1p(SPREAD**2)
@@ -41,13 +41,13 @@ def draw_truth(rng: np.random.Generator) -> list[RectBivariateSpline]:
 
 
 def correlation_root(position: Floats) -> Floats:
-    """Symmetric root (N, N) of the squared exponential correlation between positions (N,) in m."""
+    """Compute the symmetric root (N, N) of the squared exponential correlation between positions (N,) in m."""
     values, vectors = np.linalg.eigh(np.exp(-0.5 * ((position[:, None] - position) / LENGTH_SCALE) ** 2))
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T)
 
 
 def stations(count: int) -> Floats:
-    """Positions (count, 2) in m from the origin: lines along easting, three times as far apart as their stations."""
+    """Return positions (count, 2) in m from the origin, on lines along easting, three station distances apart."""
     lines = max(round(np.sqrt(count * EXTENT[1] / (3.0 * EXTENT[0]))), 1)
     each = -(-count // lines)
     easting, northing = ((np.arange(n) + 0.5) * side / n for n, side in zip((each, lines), EXTENT, strict=True))
@@ -56,7 +56,7 @@ def stations(count: int) -> Floats:
 
 
 def write_csv(path: Path, names: list[str], position: Floats, values: Floats) -> None:
-    """Write positions (N, 2) from the origin and values (N, C) beside them, with names in the first line."""
+    """Write positions (N, 2) from the origin and values (N, C), with names in the first line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     table = np.column_stack([ORIGIN + position, values])
     header = ",".join(["easting_m", "northing_m", *names])
@@ -64,10 +64,14 @@ def write_csv(path: Path, names: list[str], position: Floats, values: Floats) ->
 
 
 def main() -> None:
-    """Write the survey, and the truth beside it."""
+    """Write the survey and its truth."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--soundings", type=at_least(1), default=10_000, metavar="N", help="how many (default: 10000)")
-    parser.add_argument("--seed", type=at_least(0), default=1, help="of the truth and of the noise (default: 1)")
+    parser.add_argument(
+        "--soundings", type=at_least(1), default=10_000, metavar="N", help="number of soundings (default: 10000)"
+    )
+    parser.add_argument(
+        "--seed", type=at_least(0), default=1, help="random seed of the truth and the noise (default: 1)"
+    )
     parser.add_argument(
         "--output",
         type=Path,
@@ -87,7 +91,7 @@ def main() -> None:
     spacings = [f"lg_rhoa_{s}" for s in ("5m", "10m", "20m", "40m", "80m", "160m")]
     frequencies = ["100kHz", "30kHz", "10kHz", "3kHz", "1kHz"]
     names = [*spacings, *(f"lg_rhoa_{f}" for f in frequencies), *(f"phase_{f}_deg" for f in frequencies)]
-    # The truth first: who finds a survey relies on it.
+    # The truth is written first: if the survey exists, so does its truth.
     write_csv(beside, [f"resistivity_{layer}_ohm_m" for layer in range(1, MEAN.size + 1)], position, resistivity)
     write_csv(survey, names, position, np.concatenate(measured, axis=-1))
     print(f"Wrote {survey} and {beside}.")

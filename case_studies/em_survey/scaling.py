@@ -1,4 +1,4 @@
-"""What the inversion costs as the survey grows: seconds, seconds of processors, and memory at its peak.
+"""Measure the cost of the inversion by the size of the survey: seconds, processor seconds and peak memory.
 
 With --record the rows go to results.json too, beside those of other sizes that are there.
 """
@@ -23,7 +23,7 @@ from command_line import at_least, run
 from recording import record
 
 HERE = Path(__file__).resolve().parent
-BARRED = 10_000  # soundings that the bars are for, on two cores
+BARRED = 10_000  # number of soundings for which limits are set, on two cores
 HALF_AN_HOUR = 1800.0  # s
 MEMORY = 8192.0  # MiB
 LEAST, MOST = 90.0, 98.0  # % of truths inside 95% intervals
@@ -32,7 +32,7 @@ MACHINE = "Measured on two cores shared with other programs, with one BLAS threa
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one inversion; coverage is the share of truths in the 95% intervals."""
+    """The cost of one inversion; coverage is the share of truths inside the 95% intervals."""
 
     soundings: int
     seconds: float
@@ -46,7 +46,7 @@ class Cost:
         return f"{sizes}{self.runs:8,}{self.coverage:12.1%}"
 
     def rows(self) -> list[dict[str, object]]:
-        """For results.json."""
+        """Return the rows for results.json."""
         seconds, processors, peak, runs, inside = (
             {"measure": measure, "setting": self.setting, "ours": value}
             for measure, value in (
@@ -70,12 +70,12 @@ class Cost:
 
     @property
     def setting(self) -> str:
-        """How results.json calls it."""
+        """Name of the survey in results.json."""
         return f"{self.soundings:,} soundings"
 
 
 def main() -> None:
-    """Print a row a survey, as each is done."""
+    """Print one row per survey as soon as it is finished."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--soundings",
@@ -85,7 +85,7 @@ def main() -> None:
         metavar="N",
         help="sizes of surveys (default: 1000 10000 100000)",
     )
-    parser.add_argument("--record", action="store_true", help="write the rows to results.json too")
+    parser.add_argument("--record", action="store_true", help="also write the rows to results.json")
     arguments = parser.parse_args()
     print(f"{'soundings':>10}{'seconds':>10}{'CPU s':>8}{'peak MiB':>10}{'runs':>8}{'inside 95%':>12}")
     for count in arguments.soundings:
@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def measure_survey(count: int) -> Cost:
-    """Make a survey and invert it, in a process of its own."""
+    """Generate a survey and invert it, in a separate process."""
     survey, posterior = HERE / "data" / f"scaling_{count}.csv", HERE / "results" / f"scaling_{count}.nc"
     posterior.parent.mkdir(exist_ok=True)
     make = [sys.executable, str(HERE / "make_survey.py"), "--soundings", str(count), "--output", str(survey)]
@@ -116,7 +116,7 @@ def measure_survey(count: int) -> Cost:
 
 
 def keep(cost: Cost) -> None:
-    """Put the rows of one size into results.json, and leave those of others."""
+    """Write the rows of one size to results.json, and keep those of other sizes."""
     path = HERE / "results.json"
     (entry,) = json.loads(path.read_text(encoding="utf-8")) if path.exists() else [{"rows": []}]
     others = [row for row in entry["rows"] if row["setting"] != cost.setting]

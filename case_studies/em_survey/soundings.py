@@ -1,4 +1,4 @@
-"""What a ground survey measures over four layers of fixed thickness: a resistivity and a magnetotelluric sounding."""
+"""Data of a ground survey over four layers of fixed thickness: a resistivity and a magnetotelluric sounding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FREQUENCY = np.array([100e3, 30e3, 10e3, 3e3, 1e3])  # Hz
 
 
 def soundings(resistivity: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    """Both soundings at sites with these resistivities (B, 4) in ohm m.
+    """Compute both soundings at sites with these resistivities (B, 4) in ohm m.
 
     Returns
     -------

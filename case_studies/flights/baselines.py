@@ -1,4 +1,4 @@
-"""What stands beside the regression: a sparse one that knows the likelihood, exact processes on subsets, a line."""
+"""Baselines: sparse regression with a known likelihood, exact processes on subsets, and linear regression."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BLOCK = 10_000  # sites at once
 def sparse_regression(
     X: Floats, y: Floats, X_test: Floats, Z: Floats, kernel: Kernel, noise: float
 ) -> tuple[Floats, Floats]:
-    """Mean and variance of the latent at X_test, by the optimal posterior of Titsias (2009) for Gaussian noise.
+    """Compute mean and variance of the latent at X_test by the optimal posterior of Titsias (2009).
 
     Nothing is learnt here: kernel, noise (standard deviation) and inducing inputs Z (M, D) are given. What a stochastic
     search with the same ones aims at, this has in closed form.
@@ -44,7 +44,7 @@ def sparse_regression(
 def subset_process(
     X: Floats, y: Floats, X_test: Floats, size: int, rng: np.random.Generator
 ) -> tuple[Floats, Floats, float]:
-    """Mean and variance of the latent, and noise (standard deviation): a dense process on some of the data."""
+    """Fit a dense process to some of the data; return mean and variance of the latent, and the noise."""
     chosen = rng.choice(len(y), min(size, len(y)), replace=False)
     model = SAVIGP(Gaussian(1.0), length_scale=np.full(X.shape[1], 2.0)).fit(X[chosen], y[chosen])
     parts = [model.predict_latent(part) for part in np.array_split(X_test, max(len(X_test) // BLOCK, 1))]
@@ -53,7 +53,7 @@ def subset_process(
 
 
 def linear(X: Floats, y: Floats, X_test: Floats) -> tuple[Floats, Floats, float]:
-    """Bayesian linear regression with weights of unit variance, and the noise of its residuals."""
+    """Fit a Bayesian linear regression with weights of unit variance; return also the noise of its residuals."""
     features, features_test = (np.column_stack([np.ones(len(part)), part]) for part in (X, X_test))
     noise = 1.0
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""How errors and bound come down, pass by pass over the data."""
+"""Errors and bound after each pass over the data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLOURS = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
 class Curve(NamedTuple):
-    """After each pass: errors on the test set, and the negative bound a site, in nats."""
+    """Errors on the test set and the negative bound per site, in nats, after each pass."""
 
     rmse: list[float]
     nlpd: list[float]
@@ -21,12 +21,12 @@ class Curve(NamedTuple):
 
     @staticmethod
     def mean(curves: Sequence[Curve]) -> Curve:
-        """Over sets."""
+        """Average over data sets."""
         return Curve(*(np.mean(parts, axis=0).tolist() for parts in zip(*curves, strict=True)))
 
 
 def draw(path: Path, curve: Curve, beside: Mapping[str, tuple[float, float]], unit: str) -> None:
-    """RMSE and NLPD with the loss; `beside`, ours first, has those of each way at its end, lines for all but ours."""
+    """Draw RMSE, NLPD and the loss; `beside` has the final values by method, ours first; the others are lines."""
     drawn, panels = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
     passes = np.arange(1, len(curve.loss) + 1)
     for i, (ax, values, label) in enumerate(zip(panels, curve[:2], (f"RMSE / {unit}", "NLPD"), strict=True)):

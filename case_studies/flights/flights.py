@@ -1,4 +1,4 @@
-"""Regression as for airline delays: a black-box likelihood, stochastic, beside sparse regression that knows its own.
+"""Regression of airline delays with a black-box likelihood and mini-batches, compared with sparse regression.
 
 RMSE is in the unit of the delays, NLPD that of standardised delays; seconds are those of processors.
 """
@@ -34,8 +34,8 @@ HERE = Path(__file__).resolve().parent
 FIGURES = HERE.parents[1] / "docs" / "figures"
 SUBSETS = (1000, 2000)  # that the paper has exact processes on
 LEAST = round(PARTS / TEST_SHARE)  # rows of a set, so that each part of the test has one
-FEWEST_PASSES = 4  # over which a correlation says something
-SHIFT = 4  # a set begins a quarter of its size after the one before, as in the paper
+FEWEST_PASSES = 4  # fewest passes for a correlation
+SHIFT = 4  # a data set begins a quarter of its size after the previous one, as in the paper
 BESIDE = (
     "Compared with the optimal posterior of sparse regression with the same kernel, noise and inducing inputs, and "
     "with simple methods. The spread is the standard error of the mean difference over "
@@ -74,25 +74,25 @@ LOSS = {
     },
 }
 LOSS_CAPTION = "Errors on the test set and negative bound on the training set after each pass, means over the sets"
-MIRRORED = 0.8  # rank correlation from which we say that errors mirror the bound
+MIRRORED = 0.8  # smallest rank correlation for which errors are said to follow the bound
 CAPTION = "Test errors after each pass, compared with other methods, and the negative bound"
 
 
 def gaussian(y: Floats, f: Floats, parameters: Floats) -> Floats:
-    """The log density that the model sees as a black box: no gradient, no closed form; the log noise is learnt."""
+    """Compute the log density that the model uses as a black box, without gradient; the log noise is learnt."""
     residual = (y[:, 0] - f[..., 0]) * np.exp(-parameters[0])
     return np.asarray(-0.5 * residual**2 - parameters[0] - 0.5 * np.log(2.0 * np.pi))
 
 
 class Outcome(NamedTuple):
-    """Of one set: scores by the way they were come by, ours first, and how they came down."""
+    """Results on one data set: scores by method, ours first, and the scores after each pass."""
 
     scores: dict[str, Score]
     curve: Curve
 
 
 def fits(split: Split, inducing: int, epochs: int) -> Iterator[SAVIGP]:
-    """The model after each pass over the data; in the last one its posterior settles, all else is learnt by then."""
+    """Yield the model after each pass over the data; in the last pass only the posterior is learnt."""
     with tempfile.TemporaryDirectory() as folder:
         for passes in range(1, epochs + 1):
             model = SAVIGP(
@@ -103,7 +103,7 @@ def fits(split: Split, inducing: int, epochs: int) -> Iterator[SAVIGP]:
                     optimiser=Adam(rate=0.02),
                     natural=0.1,
                     final_epochs=int(passes == epochs > 1),
-                    shrink=False,  # each pass goes on from the one before as if it were not the last
+                    shrink=False,  # each pass continues from the previous one as if it were not the last
                     batch=1000,
                     epochs=passes,
                     samples=16,
@@ -114,7 +114,7 @@ def fits(split: Split, inducing: int, epochs: int) -> Iterator[SAVIGP]:
 
 
 def compare_models(split: Split, inducing: int, epochs: int, subsets: Sequence[int], seed: int) -> Outcome:
-    """Ours, pass by pass, then what it is set beside."""
+    """Score our model after each pass, and then the baselines."""
     stopwatch = Stopwatch()
     curve, seconds = Curve([], [], []), 0.0
     for model in fits(split, inducing, epochs):
@@ -141,36 +141,36 @@ def compare_models(split: Split, inducing: int, epochs: int, subsets: Sequence[i
 
 
 def on_subset(size: int) -> str:
-    """The name of an exact process on so many of the data."""
+    """Return the name of an exact process on this many data."""
     return f"exact process, {size:,} of them"
 
 
 def still_open(found: Sequence[Mapping[str, object]]) -> str:
-    """Baselines of the paper that rows have not been set beside."""
+    """List the baselines of the paper that have not been computed."""
     beside = {row.get("source") for row in found}
     lacking = [f"{size:,}" for size in SUBSETS if on_subset(size) not in beside]
     return f"exact processes on subsets of {' and '.join(lacking)}" if lacking else ""
 
 
 class Stopwatch:
-    """Seconds of processors."""
+    """A stopwatch of processor time."""
 
     def __init__(self) -> None:
         self.clock = time.process_time()
 
     def lap(self) -> float:
-        """Since the last one."""
+        """Return the processor seconds since the last call."""
         before, self.clock = self.clock, time.process_time()
         return self.clock - before
 
 
 def by_way(found: Sequence[Outcome]) -> dict[str, list[Score]]:
-    """Scores of all sets."""
+    """Collect the scores of all data sets by method."""
     return {way: [one.scores[way] for one in found] for way in found[0].scores}
 
 
 def loss_rows(curves: Sequence[Curve]) -> list[dict[str, object]]:
-    """How errors go with the bound, over the passes that learn: all but the last."""
+    """Return rows on the correlation of the errors with the bound, over all passes but the last."""
     rows: list[dict[str, object]] = []
     for measure, name in (("rmse", "RMSE"), ("nlpd", "NLPD")):
         ranked = [spearmanr(curve.loss[:-1], getattr(curve, measure)[:-1]).statistic for curve in curves]
@@ -181,7 +181,7 @@ def loss_rows(curves: Sequence[Curve]) -> list[dict[str, object]]:
 
 
 def mistakes(chosen: argparse.Namespace, count: int, sets: int) -> Iterator[str]:
-    """Numbers that are beyond what a set, or the year, has."""
+    """Check the numbers of the command line against the size of the data."""
     train = count - round(TEST_SHARE * count)
     for name, most in (("--inducing", chosen.inducing), ("--subsets", max(chosen.subsets, default=0))):
         if most > train:
@@ -192,21 +192,21 @@ def mistakes(chosen: argparse.Namespace, count: int, sets: int) -> Iterator[str]
 
 
 def main() -> None:
-    """Print the table of one kind of sets."""
+    """Print the table of one kind of data set."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("which", choices=WHAT)
     parser.add_argument(
         "--count", type=at_least(LEAST), help="rows of a set, test included (default: 160,000, or 800,000 generated)"
     )
-    parser.add_argument("--sets", type=at_least(1), help="(default: 5, or 1 generated)")
-    parser.add_argument("--inducing", type=at_least(1), default=100, help="(default: 100)")
+    parser.add_argument("--sets", type=at_least(1), help="number of data sets (default: 5, or 1 generated)")
+    parser.add_argument("--inducing", type=at_least(1), default=100, help="number of inducing inputs (default: 100)")
     parser.add_argument("--epochs", type=at_least(1), default=6, help="passes over the data (default: 6)")
     parser.add_argument(
         "--subsets",
         type=at_least(2),
         nargs="*",
         default=[1000],
-        help="sizes of subsets that exact processes learn from (default: 1000)",
+        help="sizes of the subsets for exact processes (default: 1000)",
     )
     parser.add_argument("--output", type=Path, default=HERE / "results", help="folder of the figure (default: results)")
     parser.add_argument("--record", action="store_true", help="write the table to results.json, and the figure to docs")
@@ -232,7 +232,7 @@ def main() -> None:
 
 
 def keep(which: str, found: list[dict[str, object]], curves: Sequence[Curve], unit: str) -> None:
-    """Write to results.json what came out of these arguments; without rows, only how errors go with the bound."""
+    """Write the results to results.json; without rows, only the correlation of the errors with the bound."""
     asked = shlex.join(word for word in sys.argv[1:] if word != "--record")
     common = {"command": f"bash case_studies/flights/run.sh {asked}", "page": "flights.md"}
     figure = {"figure": f"flights_{which}.png", "caption": CAPTION}

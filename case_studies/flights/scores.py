@@ -1,4 +1,4 @@
-"""How good predictions are of what follows the training set, and tables of that."""
+"""Scores of predictions on the data after the training set, and tables of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PARTS = 5  # of the test set
 
 
 class Score(NamedTuple):
-    """On what follows the training set: errors (N,) in the unit of y, log predictive densities (N,) of standard y."""
+    """Errors (N,) in the unit of y and log predictive densities (N,) of standardised y, after the training set."""
 
     errors: Floats
     densities: Floats
@@ -30,24 +30,24 @@ class Score(NamedTuple):
         return float(-np.mean(self.densities))
 
     def parts(self, count: int) -> list[Score]:
-        """The same on consecutive parts of the test set."""
+        """Return the scores of consecutive parts of the test set."""
         pieces = (np.array_split(values, count) for values in (self.errors, self.densities))
         return [Score(*piece, self.seconds) for piece in zip(*pieces, strict=True)]
 
 
 def score(split: Split, mean: Floats, variance: Floats, noise: float, seconds: float) -> Score:
-    """Of Gaussian predictions with this latent mean and variance, and noise (standard deviation)."""
+    """Score Gaussian predictions with this latent mean and variance, and noise (standard deviation)."""
     total, error = variance + noise**2, split.y_test - mean
     return Score(split.scale * error, -0.5 * error**2 / total - 0.5 * np.log(2.0 * np.pi * total), seconds)
 
 
 def average_scores(scores: Sequence[Score], measure: str) -> float:
-    """Over sets."""
+    """Average a measure over data sets."""
     return float(np.mean([getattr(one, measure) for one in scores]))
 
 
 def print_table(split: Split, ways: Mapping[str, Sequence[Score]]) -> None:
-    """A row a way, means over the sets."""
+    """Print one row per method, with means over the data sets."""
     sets = len(ways[OURS])
     print(f"{len(split.y):,} for training, {len(split.y_test):,} that follow for the test, sets: {sets}")
     print(f"{'':34}{'RMSE, ' + split.unit:>12}{'NLPD':>9}{'CPU s':>9}")
@@ -59,7 +59,7 @@ def print_table(split: Split, ways: Mapping[str, Sequence[Score]]) -> None:
 
 
 def rows(split: Split, ways: Mapping[str, Sequence[Score]]) -> list[dict[str, object]]:
-    """Ours beside each other way; the spread is the standard error of the mean difference."""
+    """Compare our scores with each other method; the spread is the standard error of the mean difference."""
     setting, listed = f"{len(split.y):,} for training", []
     for way in [way for way in ways if way != OURS]:
         for measure, name in (("rmse", f"RMSE, {split.unit}"), ("nlpd", "NLPD")):
@@ -72,10 +72,10 @@ def rows(split: Split, ways: Mapping[str, Sequence[Score]]) -> list[dict[str, ob
 
 
 def standard_error(values: Sequence[float]) -> float:
-    """Of their mean."""
+    """Compute the standard error of the mean."""
     return float(np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
 def pieces(scores: Sequence[Score]) -> Sequence[Score]:
-    """What differences are told to be large or small over: sets, or parts of the only one."""
+    """Return the scores over which differences are averaged: the data sets, or parts of the only one."""
     return scores if len(scores) > 1 else scores[0].parts(PARTS)

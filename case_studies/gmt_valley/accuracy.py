@@ -1,4 +1,4 @@
-"""How the posterior of the valley compares with the truth that the survey was made from.
+"""Compare the posterior of the valley with the truth from which the survey was generated.
 
 With --record the table goes to results.json too.
 """
@@ -21,10 +21,10 @@ HERE = Path(__file__).resolve().parent
 
 
 def main() -> None:
-    """Print a row a field."""
+    """Print one row per field."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("posterior", type=Path, nargs="?", default=HERE / "results" / "valley.nc")
-    parser.add_argument("--record", action="store_true", help="write the table to results.json too")
+    parser.add_argument("--record", action="store_true", help="also write the table to results.json")
     parser.add_argument("--truth", type=Path, default=HERE / "data" / "profiles_truth.csv")
     arguments = parser.parse_args()
     with open_dataset(arguments.posterior) as posterior:
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def result_rows(column: str, inside: float, error: float, spread: float, prior: float) -> list[dict[str, object]]:
-    """Rows of results.json for one field: per cent inside, root mean squares as shares of the prior's spread."""
+    """Return the rows of results.json for one field: percentage inside, and errors relative to the prior spread."""
     setting = column.removesuffix("_kg_m3").removesuffix("_m").replace("half_width_", "half-width, ")
     told = {
         "truths inside 95%, %": inside,
@@ -67,7 +67,7 @@ def result_rows(column: str, inside: float, error: float, spread: float, prior: 
 
 
 def entry(rows: list[dict[str, object]]) -> dict[str, object]:
-    """What results.json keeps."""
+    """Return the entry for results.json."""
     return {
         "experiment": "gmt_valley",
         "title": "Buried valley with talwani2d of GMT",

@@ -1,4 +1,4 @@
-"""Draw the valley beside its truth: python figure.py [FIGURE], with the posterior in results/valley.nc."""
+"""Draw the valley next to its truth: python figure.py [FIGURE], with the posterior in results/valley.nc."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PROFILE: dict[str, Any] = {"marker": 2, "markersize": 4.0, "markeredgewidth": 0.
 
 
 def draw(ds: xr.Dataset, truth: np.ndarray) -> Figure:
-    """Mean, 95% interval, prior mean and truth of each latent along the valley."""
+    """Draw mean, 95% interval, prior mean and truth of each latent along the valley."""
     ((x, x_label),) = read_positions(ds, ["position"])
     with rc_context(STYLE):
         figure = Figure((PAGE, 2.9), layout="constrained")
@@ -55,7 +55,7 @@ def draw(ds: xr.Dataset, truth: np.ndarray) -> Figure:
 
 
 def draw_latent(ax: Axes, x: np.ndarray, ds: xr.Dataset, name: str, truths: dict[str, np.ndarray]) -> None:
-    """One panel, at the positions x (N,); truths (N,) by label."""
+    """Draw one panel at the positions x (N,), with truths (N,) by label."""
     curves = read_curves(ds, name)
     means = [read_values(ds, name, curve) for curve in curves]
     for curve, mean in zip(curves, means, strict=True):
@@ -66,7 +66,7 @@ def draw_latent(ax: Axes, x: np.ndarray, ds: xr.Dataset, name: str, truths: dict
 
 
 def main() -> None:
-    """Draw it."""
+    """Draw the figure."""
     figure = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "results" / "valley_truth.png"
     truth = np.genfromtxt(HERE / "data" / "profiles_truth.csv", delimiter=",", names=True)
     with xr.open_dataset(HERE / "results" / "valley.nc") as ds:

@@ -1,4 +1,4 @@
-"""Draw a synthetic valley from the prior, and measure gravity across it with GMT's talwani2d."""
+"""Draw a synthetic valley from the prior, and compute gravity across it with talwani2d of GMT."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOISE_STD = 0.03  # mGal
 
 
 def draw(rng: np.random.Generator, position: Floats, mean: float, std: float, length_scale: float) -> Floats:
-    """A log-normal field (N,) of this mean and standard deviation at positions (N,) in m."""
+    """Draw a log-normal field (N,) with this mean and standard deviation at positions (N,) in m."""
     variance = np.log1p((std / mean) ** 2)
     correlation = np.exp(-0.5 * ((position[:, None] - position) / length_scale) ** 2) + 1e-9 * np.eye(position.size)
     process = np.sqrt(variance) * np.linalg.cholesky(correlation) @ rng.standard_normal(position.size)
@@ -38,7 +38,7 @@ def draw(rng: np.random.Generator, position: Floats, mean: float, std: float, le
 
 
 def gravity(thickness: float, top: float, floor: float, contrast: float) -> Floats:
-    """Gravity anomaly in mGal at the stations."""
+    """Compute the gravity anomaly in mGal at the stations."""
     corners = [(-top, 0.0), (top, 0.0), (floor, thickness), (-floor, thickness)]
     model = "\n".join([f"> {-contrast}", *(f"{x} {z}" for x, z in corners), ""])
     stations = f"-T{STATIONS[0]}/{STATIONS[-1]}/{STATIONS[1] - STATIONS[0]}"
@@ -48,10 +48,12 @@ def gravity(thickness: float, top: float, floor: float, contrast: float) -> Floa
 
 
 def main() -> None:
-    """Write the survey, and the truth beside it."""
+    """Write the survey and its truth."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=at_least(0), default=1, help="seed of the truth and of the noise (default: 1)")
-    parser.add_argument("--profiles", type=at_least(1), default=40, metavar="N", help="250 m apart (default: 40)")
+    parser.add_argument(
+        "--profiles", type=at_least(1), default=40, metavar="N", help="number of profiles, 250 m apart (default: 40)"
+    )
     parser.add_argument("--output", type=Path, default=HERE / "data" / "profiles.csv", help="the survey to write")
     arguments = parser.parse_args()
     rng = np.random.default_rng(arguments.seed)
@@ -66,7 +68,7 @@ def main() -> None:
     survey.parent.mkdir(parents=True, exist_ok=True)
     beside = survey.with_name(f"{survey.stem}_truth.csv")
     for path, names, values in (
-        (beside, list(PRIOR), truth),  # first: who finds a survey relies on its truth
+        (beside, list(PRIOR), truth),  # first: if the survey exists, so does its truth
         (survey, [f"g_{x}_mGal" for x in STATIONS], measured),
     ):
         header = ",".join(["position_m", *names])

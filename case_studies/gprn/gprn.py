@@ -1,4 +1,4 @@
-"""A Gaussian process regression network beside independent processes: three outputs that share what drives them.
+"""Compare a Gaussian process regression network with independent processes: three outputs with a common cause.
 
 Synthetic by default, with the truth known. With --sarcos, the robot arm of the paper: joints 4 and 7 from
 sarcos_inv.mat and sarcos_inv_test.mat in that folder.
@@ -52,7 +52,7 @@ class Survey(NamedTuple):
 
 
 class Score(NamedTuple):
-    """At the values that were kept back: error of the mean against the truth, and NLPD of the measured values."""
+    """Scores at excluded values: error of the mean compared with the truth, and NLPD of the measured values."""
 
     rmse: float
     nlpd: float
@@ -60,7 +60,7 @@ class Score(NamedTuple):
 
 
 def draw_survey(seed: int, size: int = SIZE) -> Survey:
-    """One fast node, weights that change slowly along the line, and few measurements of two of the outputs."""
+    """Draw one fast node and weights that change slowly along the line; two of the outputs have few measurements."""
     rng = np.random.default_rng(seed)
     X = np.sort(rng.uniform(0.0, 10.0, (size, 1)), axis=0)
 
@@ -74,7 +74,7 @@ def draw_survey(seed: int, size: int = SIZE) -> Survey:
 
 
 def models(inducing: int) -> dict[str, SAVIGP]:
-    """The network, and a process for each output."""
+    """Return the network, and a process for each output."""
     lengths = np.array([[3.0], [3.0], [3.0], [1.0]])
     network = GPRN(0.3, nodes=1, outputs=3)
     return {
@@ -84,7 +84,7 @@ def models(inducing: int) -> dict[str, SAVIGP]:
 
 
 def score_model(model: SAVIGP, survey: Survey) -> Score:
-    """Where nothing was measured, or it was kept back."""
+    """Score a model at values that were not measured or were excluded."""
     kept = ~survey.train
     mean, std = model.predict(survey.X, return_std=True)
     density = model.log_predictive_density(survey.X, np.where(kept, survey.measured, np.nan))
@@ -98,7 +98,7 @@ def score_model(model: SAVIGP, survey: Survey) -> Score:
 
 
 def draw(survey: Survey, fitted: dict[str, SAVIGP], path: Path) -> None:
-    """The outputs that were seldom measured, by both models."""
+    """Draw the outputs with few measurements, for both models."""
     with rc_context(STYLE):
         figure = Figure((PAGE, 4.2), layout="constrained")
         axes = figure.subplots(2, 2, sharex=True, sharey="row")
@@ -125,7 +125,7 @@ def draw(survey: Survey, fitted: dict[str, SAVIGP], path: Path) -> None:
 
 
 def synthetic(seeds: Sequence[int], size: int, inducing: int) -> dict[str, list[Score]]:
-    """Scores of both models on some surveys, and the figure of the first."""
+    """Score both models on some surveys, and draw the figure of the first."""
     found: dict[str, list[Score]] = {NETWORK: [], INDEPENDENT: []}
     (HERE / "results").mkdir(exist_ok=True)
     for seed in seeds:
@@ -146,7 +146,7 @@ def synthetic(seeds: Sequence[int], size: int, inducing: int) -> dict[str, list[
 
 
 def print_table(found: dict[str, list[Score]]) -> None:
-    """Means and standard deviations over the surveys."""
+    """Print means and standard deviations over the surveys."""
     print(f"{'':14}{'RMSE against the truth':>26}{'NLPD':>18}{'inside 95%':>14}")
     for name, scores in found.items():
         rmse, nlpd, inside = (np.array([getattr(s, field) for s in scores]) for field in Score._fields)
@@ -155,12 +155,12 @@ def print_table(found: dict[str, list[Score]]) -> None:
 
 
 def spread(values: Sequence[float] | Floats) -> float:
-    """Their standard deviation, as a sample's; 0 of a single one."""
+    """Compute the sample standard deviation; 0 for a single value."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
 def entry(found: dict[str, list[Score]]) -> dict[str, object]:
-    """For results.json."""
+    """Return the entry for results.json."""
     rows = []
     for measure, field in (("RMSE against the truth", "rmse"), ("NLPD", "nlpd")):
         ours, theirs = ([getattr(s, field) for s in found[name]] for name in (NETWORK, INDEPENDENT))
@@ -188,7 +188,7 @@ def entry(found: dict[str, list[Score]]) -> dict[str, object]:
 
 
 def sarcos(folder: Path, inducing: int, epochs: int) -> None:
-    """Joints 4 and 7 of the robot arm: SSE and NLPD, means over both, as in the paper."""
+    """Fit joints 4 and 7 of the robot arm: SSE and NLPD, averaged over both, as in the paper."""
     train, test = (poses(folder / name) for name in ("sarcos_inv.mat", "sarcos_inv_test.mat"))
     if inducing > len(train):
         raise ConfigError(f"--inducing must be at most {len(train):,}, the poses for training, was {inducing:,}")
@@ -206,7 +206,7 @@ def sarcos(folder: Path, inducing: int, epochs: int) -> None:
 
 
 def poses(path: Path) -> Floats:
-    """Inputs and torques (N, 28) of a file of the robot arm."""
+    """Read inputs and torques (N, 28) from a file of the robot arm."""
     if not path.is_file():
         raise ConfigError(f"--sarcos must name the folder of {path.name}; there is none in {str(path.parent)!r}")
     try:
@@ -219,7 +219,7 @@ def poses(path: Path) -> Floats:
 
 
 def joint_score(model: SAVIGP, X: Floats, torques: Floats, joint: int) -> tuple[float, float]:
-    """SSE and NLPD of one joint, whatever the others do."""
+    """Compute SSE and NLPD of one joint."""
     others = np.arange(torques.shape[1]) != joint
     alone = np.where(others, np.nan, torques)
     densities = model.log_predictive_density(X, alone)
@@ -229,12 +229,16 @@ def joint_score(model: SAVIGP, X: Floats, torques: Floats, joint: int) -> tuple[
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sarcos", type=Path, metavar="FOLDER", help="of the files of the robot arm")
-    parser.add_argument("--surveys", type=at_least(1), default=2, help="synthetic ones (default: 2)")
-    parser.add_argument("--size", type=at_least(2), default=SIZE, help=f"of a survey (default: {SIZE})")
-    parser.add_argument("--inducing", type=at_least(1), default=INDUCING, help=f"points (default: {INDUCING})")
-    parser.add_argument("--epochs", type=at_least(1), default=20, help="of the robot arm (default: 20)")
-    parser.add_argument("--record", action="store_true", help="write the table to results.json too")
+    parser.add_argument("--sarcos", type=Path, metavar="FOLDER", help="folder with the files of the robot arm")
+    parser.add_argument("--surveys", type=at_least(1), default=2, help="number of synthetic surveys (default: 2)")
+    parser.add_argument("--size", type=at_least(2), default=SIZE, help=f"number of sites of a survey (default: {SIZE})")
+    parser.add_argument(
+        "--inducing", type=at_least(1), default=INDUCING, help=f"number of inducing inputs (default: {INDUCING})"
+    )
+    parser.add_argument(
+        "--epochs", type=at_least(1), default=20, help="epochs of the fit to the robot arm (default: 20)"
+    )
+    parser.add_argument("--record", action="store_true", help="also write the table to results.json")
     chosen = parser.parse_args()
     if chosen.sarcos is not None:
         sarcos(chosen.sarcos, chosen.inducing, chosen.epochs)

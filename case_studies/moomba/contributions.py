@@ -1,4 +1,4 @@
-"""Invert the twin with each kind of data alone, without each, and with all: python contributions.py [--runs N].
+"""Invert the synthetic survey with each kind of data, without each, and with all: python contributions.py [--runs N].
 
 It writes results/contributions.png and prints a table.
 """
@@ -31,13 +31,13 @@ SOURCES = {
 
 
 def combinations() -> dict[str, tuple[str, ...]]:
-    """Kinds of data that are left out, by the name of the combination."""
+    """Return the kinds of data that are left out, by the name of the combination."""
     alone = {f"{name} only": tuple(kind for kind in SOURCES if kind != name) for name in SOURCES}
     return alone | {f"without {name}": (name,) for name in SOURCES} | {"all": ()}
 
 
 def invert(left_out: tuple[str, ...], runs: int) -> xr.Dataset:
-    """Posterior of the top of the granite without some kinds of data, with so many runs of each simulator at most."""
+    """Invert the top of the granite without some kinds of data, with at most this many runs of each simulator."""
     problem = invgp.load(HERE / "twin.toml").without(*(SOURCES[name] for name in left_out))
     return invgp.invert(problem.with_inference(max_runs=runs * (len(SOURCES) - len(left_out))))
 
@@ -45,7 +45,9 @@ def invert(left_out: tuple[str, ...], runs: int) -> xr.Dataset:
 def main() -> None:
     """Invert, print the table, and draw the standard deviations."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=at_least(20), default=150, help="of each simulator, at most (default: 150)")
+    parser.add_argument(
+        "--runs", type=at_least(20), default=150, help="largest number of runs of each simulator (default: 150)"
+    )
     runs = parser.parse_args().runs
     results = HERE / "results"
     results.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Draw the top of the granite beside its truth: python figure.py [FIGURE], with the posterior in results/twin.nc."""
+"""Draw the top of the granite next to its truth: python figure.py [FIGURE], with the posterior in results/twin.nc."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from invgp.netcdf import open_dataset  # noqa: E402
 
 
 def main() -> None:
-    """Draw it, and print the agreement with the truth."""
+    """Draw the figure, and print the agreement with the truth."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("figure", type=Path, nargs="?", default=HERE / "results" / "twin_truth.png")
     figure = parser.parse_args().figure

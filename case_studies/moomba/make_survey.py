@@ -1,4 +1,4 @@
-"""Draw the top of the granite from its prior, and the readings over it: one table per kind in data/."""
+"""Draw the top of the granite from its prior, and compute the data: one table per kind in data/."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ HERE = Path(__file__).resolve().parent
 COUNTS = {"gravity": 100, "magnetics": 100, "temperature": 50, "magnetotellurics": 10}
 NOISE = {"gravity": 3e-6, "magnetics": 3.0, "temperature": 2.0, "apparent_resistivity": 0.02, "phase": 1.0}
 MEAN, STD, LENGTH_SCALE = 6000.0, 2000.0, 9000.0  # m, of the top of the granite
-MGAL = 1e5  # in a m s-2
+MGAL = 1e5  # mGal per m s-2
 
 
 def draw_top(rng: np.random.Generator) -> np.ndarray:
-    """Top (C,) of the granite in m, of Matern 5/2 smoothness."""
+    """Draw the top (C,) of the granite in m, with Matern 5/2 smoothness."""
     centres = 0.5 * (model.TWIN.east_edges[1:] + model.TWIN.east_edges[:-1])
     X = np.stack([part.ravel() for part in np.meshgrid(centres, centres, indexing="ij")], axis=-1)
     r = np.sqrt(5.0 * np.sum((X[:, None] - X[None]) ** 2, axis=-1)) / LENGTH_SCALE
@@ -25,7 +25,7 @@ def draw_top(rng: np.random.Generator) -> np.ndarray:
 
 
 def write(name: str, table: dict[str, np.ndarray]) -> None:
-    """A CSV file in data/."""
+    """Write a CSV file to data/."""
     (HERE / "data").mkdir(exist_ok=True)
     pd.DataFrame(table).to_csv(HERE / "data" / f"{name}.csv", index=False, float_format="%.6g")
 
@@ -56,7 +56,7 @@ def main() -> None:
     nodes = np.stack([part.ravel() for part in np.meshgrid(centres, centres, indexing="ij")])
     write(
         "truth", {"easting_m": nodes[0], "northing_m": nodes[1], "granite_top_m": top}
-    )  # last: run.sh takes it for all
+    )  # last, because run.sh checks only this file
 
 
 if __name__ == "__main__":

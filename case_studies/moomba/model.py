@@ -25,7 +25,7 @@ SURFACE = -0.5  # m, depth of stations on the ground
 
 @dataclass(frozen=True, eq=False)
 class Basin:
-    """What is known of the area: its columns, the tops of all layers but the granite, and the boundary conditions.
+    """Known properties of the area: its columns, the tops of all layers but the granite, boundary conditions.
 
     Parameters
     ----------

@@ -187,7 +187,7 @@ def arguments() -> tuple[Path, Area]:
     parser.add_argument("--extent", type=float, nargs=3, required=True, metavar=("EAST", "NORTH", "DOWN"), help="m")
     parser.add_argument("--field", type=float, nargs=3, required=True, metavar=("EAST", "NORTH", "UP"), help="nT")
     parser.add_argument("--heat", type=float, nargs=2, required=True, metavar=("KELVIN", "FLOW"), help="K and W m-2")
-    parser.add_argument("--without-station", type=int, metavar="N", help="magnetotelluric station that is left out")
+    parser.add_argument("--without-station", type=int, metavar="N", help="magnetotelluric station to leave out")
     given = parser.parse_args()
     return given.folder, Area(tuple(given.extent), tuple(given.field), *given.heat, given.without_station)
 

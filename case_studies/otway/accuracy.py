@@ -1,4 +1,4 @@
-"""The posteriors of invgp and of the paper beside converged chains: a table, and a figure in results/.
+"""Compare the posteriors of invgp and of the paper with converged chains: a table, and a figure in results/.
 
 On the synthetic line, or with --data on the real times at the paper's prior. With --published the figure has the
 paper's own posteriors too. With --record the table goes to results.json as well.
@@ -50,25 +50,25 @@ LEAST_ELBO = {OURS: 470.0, LEARNT: 810.0}  # bars of the real times
 
 @dataclass(frozen=True)
 class Outcome:
-    """A posterior, and the same beside the chains: none where its prior is another one."""
+    """A posterior, and its comparison with the chains, which have the same prior; None for another prior."""
 
     posterior: xr.Dataset
     comparison: xr.Dataset | None
 
 
 def main() -> None:
-    """Print the table, draw the figure."""
+    """Print the table, and draw the figure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--effective", type=at_least(1), default=2000, help="effective draws at which the chains end (default: 2000)"
     )
     parser.add_argument("--chains", type=at_least(8), help="number of chains, a multiple of 4 (default: by size)")
-    parser.add_argument("--data", type=Path, help="the real times, as a CSV file")
+    parser.add_argument("--data", type=Path, help="CSV file with the real travel times")
     parser.add_argument("--published", type=Path, help="folder with published_savigp.csv and published_mcmc.csv")
     parser.add_argument(
-        "--start", type=positive, default=START, help=f"in m, of length-scales that are learnt (default: {START:g})"
+        "--start", type=positive, default=START, help=f"initial value of learnt length-scales in m (default: {START:g})"
     )
-    parser.add_argument("--record", action="store_true", help="write the table to results.json too")
+    parser.add_argument("--record", action="store_true", help="also write the table to results.json")
     arguments = parser.parse_args()
     real = arguments.data is not None
     problem = invgp.load(HERE / ("paper_prior.toml" if real else "otway.toml"), data=arguments.data)
@@ -108,7 +108,7 @@ def main() -> None:
 
 
 def ways(problem: Problem, start: float, *, with_simulators: bool) -> Iterator[tuple[str, Problem]]:
-    """The inversions that are set side by side; length-scales that are learnt start at `start`, in m."""
+    """Return the inversions that are compared; learnt length-scales start at `start`, in m."""
 
     def with_settings(of: Problem = problem, **settings: object) -> Problem:
         return of.with_inference(**settings)
@@ -133,7 +133,7 @@ def ways(problem: Problem, start: float, *, with_simulators: bool) -> Iterator[t
 
 
 def print_row(way: str, found: Outcome, truth: Mapping[str, np.ndarray] | None) -> None:
-    """One line of the table."""
+    """Print one row of the table."""
     posterior = found.posterior
     cells = f"{posterior.attrs['invgp_runs'] / posterior.sizes['site']:12,.0f}"
     cells += f"{'':33}" if found.comparison is None else "{:15.3f}{:18.3f}".format(*distance(found.comparison))
@@ -147,13 +147,13 @@ def print_row(way: str, found: Outcome, truth: Mapping[str, np.ndarray] | None) 
 
 
 def distance(comparison: xr.Dataset) -> tuple[float, float]:
-    """Error of the mean in standard deviations of the chains, and ratio of spreads: root mean square, and median."""
+    """Compute the error of the mean (root mean square, in standard deviations) and the median ratio of spreads."""
     error = np.sqrt(np.mean([row.error**2 for row in comparison_rows(comparison)]))
     return float(error), float(np.median([comparison[f"{latent}_ratio"].values for latent in LATENTS]))
 
 
 def bars(problem: Problem, found: Mapping[str, Outcome], *, real: bool) -> list[dict[str, object]]:
-    """What was found beside what it must reach, for results.json."""
+    """Return measured values with the limits that they must reach, for results.json."""
     if real:
         return [
             {"measure": "ELBO", "setting": way, "ours": elbo(found[way].posterior)}
@@ -174,7 +174,7 @@ def bars(problem: Problem, found: Mapping[str, Outcome], *, real: bool) -> list[
 
 
 def print_bar(bar: Mapping[str, Any]) -> None:
-    """One of them, and whether it is held."""
+    """Print one of them, and whether the limit is reached."""
     higher = bar["better"] == "higher"
     held = bar["ours"] >= bar["reference"] if higher else bar["ours"] <= bar["reference"]
     limit = f"at {'least' if higher else 'most'} {bar['reference']:g}"
@@ -182,17 +182,17 @@ def print_bar(bar: Mapping[str, Any]) -> None:
 
 
 def runs_a_site(problem: Problem, found: Outcome) -> float:
-    """Verification included."""
+    """Compute the number of runs per site, verification included."""
     return float(found.posterior.attrs["invgp_runs"]) / problem.survey.size
 
 
 def elbo(posterior: xr.Dataset) -> float:
-    """Where the bound converged, in nats."""
+    """Return the final bound, in nats."""
     return float(posterior["elbo"][-1])
 
 
 def entry(problem: Problem, found: Mapping[str, Outcome], *, real: bool) -> dict[str, object]:
-    """What results.json keeps."""
+    """Return the entry for results.json."""
     paper, ours, learnt = (found[way] for way in (PAPER, OURS, LEARNT))
     beside = {"reference": PUBLISHED_ELBO, "source": "paper", "better": "higher"} if real else {}
     told: list[dict[str, object]] = [
@@ -231,7 +231,7 @@ def entry(problem: Problem, found: Mapping[str, Outcome], *, real: bool) -> dict
 
 
 def inside(posterior: xr.Dataset, truth: Mapping[str, np.ndarray]) -> float:
-    """Share of the truths (N, 4) in the 95% intervals."""
+    """Compute the share of the truths (N, 4) inside the 95% intervals."""
     hits = []
     for latent, values in truth.items():
         quantiles = posterior[f"{latent}_quantile"].transpose("quantile", "site", "layer")
@@ -241,7 +241,7 @@ def inside(posterior: xr.Dataset, truth: Mapping[str, np.ndarray]) -> float:
 
 
 def read(path: Path, prefix: str, sites: int) -> dict[str, np.ndarray]:
-    """(N, 4) by latent, of columns such as depth_1_m."""
+    """Read arrays (N, 4) by latent from columns such as depth_1_m."""
     return {
         latent: read_columns(path, [f"{prefix}{latent}_{layer}_{unit}" for layer in (1, 2, 3, 4)], sites)
         for latent, unit in UNITS.items()
@@ -249,18 +249,18 @@ def read(path: Path, prefix: str, sites: int) -> dict[str, np.ndarray]:
 
 
 def field(dataset: xr.Dataset, name: str) -> Field:
-    """Mean and standard deviation under a name."""
+    """Return mean and standard deviation of a variable."""
     return Field(*(dataset[n].transpose("site", "layer").values for n in (name, f"{name}_std")))
 
 
 def beside_chains(way: str, found: Outcome) -> Row:
-    """A posterior over the chains."""
+    """Return a row of the figure: a posterior and the chains."""
     lines = {latent: field(found.posterior, latent) for latent in LATENTS}
     return Row(f"{way}, over chains", lines, {n: field(found.comparison, f"{n}_reference") for n in LATENTS})
 
 
 def published(folder: Path, sites: int) -> list[dict[str, Field]]:
-    """The paper's posterior and its Markov chains: means and standard deviations by latent."""
+    """Read the posterior and the Markov chains of the paper: means and standard deviations by latent."""
     found = []
     for path in (folder / f"published_{name}.csv" for name in ("savigp", "mcmc")):
         means, spreads = (read(path, prefix, sites) for prefix in ("mean_", "std_"))
@@ -269,7 +269,7 @@ def published(folder: Path, sites: int) -> list[dict[str, Field]]:
 
 
 def beside_published(theirs: Sequence[dict[str, Field]], learnt: xr.Dataset) -> list[Row]:
-    """The paper's figure, and our posterior with its length-scales learnt over the same Markov chains."""
+    """Return rows of the figure of the paper, and our posterior with learnt length-scales, and its chains."""
     savigp, mcmc = theirs
     ours = {latent: field(learnt, latent) for latent in LATENTS}
     return [Row("as published, over published MCMC", savigp, mcmc), Row(f"{LEARNT}, over published MCMC", ours, mcmc)]

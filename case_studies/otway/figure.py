@@ -1,4 +1,4 @@
-"""Posteriors of the Otway line over a reference, in the manner of the paper's last figure."""
+"""Figure of posteriors of the Otway line and a reference, like the last figure of the paper."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from invgp.plots.style import COLOURS, GREY, PAGE, STYLE, add_legend, letter_pan
 Floats = NDArray[np.float64]
 INTERVAL = 1.96  # standard deviations: 95% of a Gaussian
 LATENTS = {"depth": "depth (m)", "velocity": "velocity (m/s)"}
-MARKERS = "osD^"  # of the truth, by layer: told apart without colours too
-BETWEEN_MARKERS = 0.11  # of the line
+MARKERS = "osD^"  # of the truth, by layer, so that they differ without colours too
+BETWEEN_MARKERS = 0.11  # relative to the length of the line
 TRUTH: dict[str, Any] = {"linewidth": 1.0, "linestyle": (0, (1, 1)), "markersize": 3.6, "markeredgewidth": 0.7}
 
 
@@ -33,7 +33,7 @@ class Field(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One posterior over a reference: a field for each latent."""
+    """One posterior and a reference: a field for each latent."""
 
     title: str
     lines: Mapping[str, Field]
@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 
 def draw(position: Floats, rows: Sequence[Row], path: Path, truth: Mapping[str, Floats] | None = None) -> None:
-    """Write the figure: layer boundaries on the left, velocities on the right, a row for each posterior.
+    """Write the figure: layer boundaries on the left, velocities on the right, one row per posterior.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def draw(position: Floats, rows: Sequence[Row], path: Path, truth: Mapping[str, 
 
 
 def draw_panel(ax: Axes, x: Floats, lines: Field, filled: Field, truth: Floats | None) -> None:
-    """Four layers at positions x (N,), named at the right end of their means."""
+    """Draw four layers at positions x (N,), with names at the right end of their means."""
     for layer, colour in enumerate(COLOURS[:4]):
         centre, reach = filled.mean[:, layer], INTERVAL * filled.std[:, layer]
         ax.fill_between(x, centre - reach, centre + reach, facecolor=to_rgba(colour, 0.25), linewidth=0.0)
@@ -85,13 +85,13 @@ def draw_panel(ax: Axes, x: Floats, lines: Field, filled: Field, truth: Floats |
             ax.plot(x, edge, color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
         name_layer(ax, layer, lines.mean[-1, layer])
     if truth is not None:
-        for layer in range(4):  # above all else
+        for layer in range(4):  # on top of everything else
             draw_truth(ax, x, truth[:, layer], layer)
     ax.margins(x=0.0)
 
 
 def draw_truth(ax: Axes, x: Floats, values: Floats, layer: int) -> None:
-    """A dark line in the colour of the layer, with markers that stand in other places on each."""
+    """Draw a dark line in the colour of the layer, with markers at different positions on each line."""
     colour = COLOURS[layer]
     dark = tuple(0.55 * part for part in to_rgb(colour))
     where = (BETWEEN_MARKERS * (layer + 0.5) / 4, BETWEEN_MARKERS)
@@ -100,7 +100,7 @@ def draw_truth(ax: Axes, x: Floats, values: Floats, layer: int) -> None:
 
 
 def name_layer(ax: Axes, layer: int, height: float) -> None:
-    """In the margin on the right."""
+    """Write the name of a layer in the right margin."""
     place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
     text = f"layer {layer + 1}"
     ax.annotate(text, (1.0, height), (3.0, 0.0), color=COLOURS[layer], fontsize=7.5, annotation_clip=False, **place)

@@ -1,4 +1,4 @@
-"""Draw a synthetic reflection line with the geometry, the prior and the noise of the Otway survey."""
+"""Generate a synthetic reflection line with the geometry, the prior and the noise of the Otway survey."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ WELL_STD = 5.0  # m, noise of the layer tops in the borehole
 
 
 def correlation_factor(position: NDArray[np.float64], length_scale: float) -> NDArray[np.float64]:
-    """Cholesky factor (N, N) of the squared exponential correlation between positions (N,) in m."""
+    """Compute the Cholesky factor (N, N) of the squared exponential correlation between positions (N,) in m."""
     distance = (position[:, None] - position[None, :]) / length_scale
-    # Neighbours are so alike that the matrix is singular in double precision without this.
+    # Without this, the matrix is singular in double precision because neighbouring sites are almost equal.
     correlation: NDArray[np.float64] = np.exp(-0.5 * distance**2) + 1e-8 * np.eye(position.size)
     return np.asarray(np.linalg.cholesky(correlation), dtype=np.float64)
 
@@ -41,9 +41,9 @@ def correlation_factor(position: NDArray[np.float64], length_scale: float) -> ND
 def draw_truth(
     rng: np.random.Generator, position: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
-    """Draw depths (N, 4) in m and velocities (N, 4) in m s-1 at positions (N,) from the prior, until they are sound.
+    """Draw depths (N, 4) in m and velocities (N, 4) in m s-1 from the prior until the depths increase.
 
-    The prior lets reflectors cross and an earth does not, so a draw with crossing reflectors is thrown away
+    Reflectors can cross in the prior but not in the earth, so a draw with crossing reflectors is discarded
     whole. The truth thus comes from the prior *given* increasing depths. Also returns the number of draws.
     """
     factor = correlation_factor(position, LENGTH_SCALE)
@@ -57,7 +57,7 @@ def draw_truth(
 
 
 def write_csv(path: Path, names: list[str], position: NDArray[np.float64], *columns: NDArray[np.float64]) -> None:
-    """Write the positions (N,) and the columns (N, 4) beside them, with names in the first line."""
+    """Write the positions (N,) and columns (N, 4), with names in the first line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     table = np.column_stack([position, *columns])
     formats = ["%.0f"] + ["%.6f"] * (table.shape[1] - 1)
@@ -66,7 +66,7 @@ def write_csv(path: Path, names: list[str], position: NDArray[np.float64], *colu
 
 
 def main() -> None:
-    """Write the survey, and beside it the truth and the layer tops of a borehole in the middle of the line."""
+    """Write the survey, its truth and the layer tops of a borehole in the middle of the line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=at_least(0), default=1, help="seed of the truth and of the noise (default: 1)")
     parser.add_argument(
@@ -95,7 +95,7 @@ def main() -> None:
     survey: Path = arguments.output
     truth = survey.with_name(f"{survey.stem}_truth.csv")
     names = [f"depth_{layer}_m" for layer in layers] + [f"velocity_{layer}_m_s" for layer in layers]
-    write_csv(truth, names, position, depth, velocity)  # first: who finds a survey relies on its truth
+    write_csv(truth, names, position, depth, velocity)  # first: if the survey exists, so does its truth
     middle = slice(position.size // 2, position.size // 2 + 1)
     tops = depth[middle] + WELL_STD * np.random.default_rng([arguments.seed, 1]).standard_normal((1, DEPTH.size))
     well = survey.with_name(f"{survey.stem}_well.csv")

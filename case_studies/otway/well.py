@@ -1,4 +1,4 @@
-"""What a borehole adds to the Otway line: how far from it, and for which fields, it reduces the uncertainty."""
+"""What a borehole adds to the Otway line: at which distance, and for which fields, it reduces the uncertainty."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 HERE = Path(__file__).resolve().parent
-REDUCED = 0.9  # ratio of standard deviations below which the borehole counts as felt
+REDUCED = 0.9  # ratio of standard deviations below which the borehole has an effect
 LATENTS = {"depth": "depth", "velocity": "velocity"}
 
 
 def ratios(without: xr.Dataset, with_well: xr.Dataset, name: str) -> NDArray[np.float64]:
-    """Posterior standard deviation (N, 4) with the borehole over that without it, at the sites of the line."""
+    """Compute the ratio (N, 4) of the posterior standard deviations with and without the borehole, at the sites."""
     sites = without.sizes["site"]
     return np.asarray(with_well[f"{name}_std"].values[:sites] / without[f"{name}_std"].values)
 
 
 def reach(ratio: NDArray[np.float64], distance: NDArray[np.float64]) -> float:
-    """Distance in m from the borehole within which every ratio (N,) is below `REDUCED`; 0 if none is."""
+    """Compute the distance in m from the borehole within which every ratio (N,) is below `REDUCED`; 0 if none is."""
     order = np.argsort(distance)
     felt = ratio[order] < REDUCED
     return float(distance[order][np.argmin(felt) - 1]) if felt[0] and not felt.all() else 0.0

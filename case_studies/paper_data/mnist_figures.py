@@ -1,4 +1,4 @@
-"""A figure and tables of what mnist.py has found; on request results.json, and the figure in docs."""
+"""Figure and tables of the results of mnist.py; on request also results.json and the figure in docs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIGURE = "mnist.png"
 PAPER = "paper"
 FIXED = "fixed, mini-batches"
 MEASURES = (("wrong", "error rate"), ("surprise", "NLP"))
-# What the paper has: error rate and NLP, or the error rate alone.
+# Results of the paper: error rate and NLP, or the error rate alone.
 PUBLISHED = {
     Setting(PARITY, 60, learnt=True, stochastic=False): (0.0317, 0.097),
     Setting(PARITY, 240, learnt=True, stochastic=False): (0.0212, 0.068),
@@ -38,7 +38,7 @@ Pair = tuple[Setting, Setting]  # ours, and what it is set beside: of the paper'
 
 
 def pairs() -> dict[str, list[Pair]]:
-    """What each experiment of the paper sets beside what."""
+    """Return which settings each experiment of the paper compares."""
     learnt = {(s.task, s.inducing): s for s in WHOLE.settings if s.learnt and s.stochastic}
     fixed = {(s.task, s.inducing): s for s in WHOLE.settings if not s.learnt}
     batch = {(s.task, s.inducing): s for s in WHOLE.settings if not s.stochastic}
@@ -78,7 +78,7 @@ REMARKS = {
 
 
 def effort(by_setting: Measurements, compared: list[Pair]) -> str:
-    """What the fits of an experiment took, in words."""
+    """Describe the cost of the fits of an experiment."""
     told_of = dict.fromkeys(s for pair in compared for s in pair if s in by_setting)
     each = []
     for setting in told_of:
@@ -89,7 +89,7 @@ def effort(by_setting: Measurements, compared: list[Pair]) -> str:
 
 
 def rows(by_setting: Measurements, compared: list[Pair]) -> Iterator[dict[str, object]]:
-    """Means over the digits left out; the spread is a standard error, beside our own figures that of the difference."""
+    """Compute means over the test digits; the spread is a standard error, or that of the difference of our own fits."""
     for ours, beside in compared:
         if ours not in by_setting:
             continue
@@ -103,7 +103,7 @@ def rows(by_setting: Measurements, compared: list[Pair]) -> Iterator[dict[str, o
             elif ours != beside and beside in by_setting:
                 theirs = getattr(by_setting[beside], measure)
                 reference = {"reference": float(theirs.mean()), "source": beside.name.removeprefix(f"{beside.task}, ")}
-                # That mini-batches are slightly worse than all digits at once is what the paper finds, and no defect.
+                # As in the paper, mini-batches are slightly worse than all digits at once.
                 verdict = {} if beside.stochastic else {"judged": False}
                 yield row | {"spread": standard_error(values - theirs)} | reference | verdict
             elif ours == beside or beside not in WHOLE.settings:
@@ -111,19 +111,19 @@ def rows(by_setting: Measurements, compared: list[Pair]) -> Iterator[dict[str, o
 
 
 def standard_error(values: np.ndarray) -> float:
-    """Of a mean over digits."""
+    """Compute the standard error of a mean over digits."""
     return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
 def draw(by_setting: Measurements, path: Path) -> None:
-    """Error rate and NLP of odd and even digits by the number of inducing inputs, with the paper's."""
+    """Draw error rate and NLP of odd and even digits by the number of inducing inputs, with those of the paper."""
     drawn, panels = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     kinds = {
         FIXED: ("#0072B2", "o", "-", {}),
         "learnt, mini-batches": ("#D55E00", "s", "-", {"learnt": True}),
         "learnt, all at once": ("#009E73", "^", "--", {"learnt": True, "stochastic": False}),
     }
-    published = PUBLISHED if any(s in PUBLISHED for s in by_setting) else {}  # it has no 5,000 digits
+    published = PUBLISHED if any(s in PUBLISHED for s in by_setting) else {}  # the paper does not use the 5,000 digits
     ticks = sorted({s.inducing for s in (*by_setting, *published) if s.task == PARITY})
     for i, (ax, (measure, called)) in enumerate(zip(panels, MEASURES, strict=True)):
         for label, (colour, marker, line, how) in kinds.items():
@@ -147,7 +147,7 @@ def draw(by_setting: Measurements, path: Path) -> None:
 
 
 def entry(experiment: str, by_setting: Measurements, compared: list[Pair]) -> dict[str, object]:
-    """For the page of results."""
+    """Return the entry for the page of results."""
     lacking = sorted({s.name for pair in compared for s in pair if s in WHOLE.settings and s not in by_setting})
     shown = {"figure": FIGURE, "caption": "Odd and even digits: errors by inducing inputs, fixed or learnt"}
     return {
@@ -162,11 +162,13 @@ def entry(experiment: str, by_setting: Measurements, compared: list[Pair]) -> di
 
 
 def main() -> None:
-    """Print what is there."""
+    """Print the existing results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--small", action="store_true", help="of mnist.py --small")
-    parser.add_argument("--output", type=Path, help="folder of mnist.py (default: results/whole or results/small)")
-    parser.add_argument("--record", action="store_true", help="renew results.json and the figure in docs")
+    parser.add_argument("--small", action="store_true", help="use the results of mnist.py --small")
+    parser.add_argument(
+        "--output", type=Path, help="folder with the results of mnist.py (default: results/whole or results/small)"
+    )
+    parser.add_argument("--record", action="store_true", help="update results.json and the figure in docs")
     chosen = parser.parse_args()
     if chosen.small and chosen.record:
         parser.error("argument --record: results.json is for all of MNIST, not for --small")

@@ -1,4 +1,4 @@
-"""Draw the section beside its truth: python figure.py NAME [FIGURE], with the posterior in results/NAME.nc."""
+"""Draw the section next to its truth: python figure.py NAME [FIGURE], with the posterior in results/NAME.nc."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from invgp.netcdf import open_dataset  # noqa: E402
 
 
 def main() -> None:
-    """Draw it, and print what it comes to."""
+    """Draw the figure, and print how well the posterior agrees with the truth."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=["tomography", "straight", "small"])
-    parser.add_argument("figure", type=Path, nargs="?", help="(default: results/NAME_truth.png)")
+    parser.add_argument("figure", type=Path, nargs="?", help="figure to write (default: results/NAME_truth.png)")
     chosen = parser.parse_args()
     name = chosen.name
     figure = chosen.figure or HERE / "results" / f"{name}_truth.png"

@@ -1,4 +1,4 @@
-"""Draw a section from the prior, and the first arrivals between two boreholes in it; with more rays and with fewer.
+"""Draw a section from the prior, and compute first arrivals between two boreholes, with more and with fewer rays.
 
 The times come from a grid twice or three times as fine as that of the inversion.
 """
@@ -15,11 +15,11 @@ MEAN, STD = 2000.0, 200.0  # m s-1
 LENGTH_SCALES = np.asarray([20.0, 10.0])  # m, across and down
 NOISE = 2e-4  # s
 FINE = 1.0  # m
-MS = 1e3  # in a s
+MS = 1e3  # ms per s
 
 
 def draw_velocity(rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
-    """A log-normal velocity (G,) in m s-1 at nodes (G, 2) in m, of Matern 5/2 smoothness."""
+    """Draw a log-normal velocity (G,) in m s-1 at nodes (G, 2) in m, with Matern 5/2 smoothness."""
     r = np.sqrt(5.0 * np.sum(((X[:, None] - X[None]) / LENGTH_SCALES) ** 2, axis=-1))
     factor = np.linalg.cholesky((1.0 + r + r**2 / 3.0) * np.exp(-r) + 1e-9 * np.eye(len(X)))
     variance = np.log1p((STD / MEAN) ** 2)
@@ -28,7 +28,7 @@ def draw_velocity(rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
 
 
 def shot(rng: np.random.Generator, velocity: np.ndarray, step: float) -> list[np.ndarray]:
-    """Depths of sources and receivers, `step` m apart, and the noisy times in ms between all of them, (R,) each."""
+    """Compute depths of sources and receivers, `step` m apart, and noisy times in ms between all of them, (R,) each."""
     depths = np.arange(0.5 * step, model.DEPTH, step)
     source, receiver = (part.ravel() for part in np.meshgrid(depths, depths, indexing="ij"))
     times = model.bent(velocity[None], source[None], receiver[None])[0] + NOISE * rng.standard_normal(source.size)
@@ -36,13 +36,13 @@ def shot(rng: np.random.Generator, velocity: np.ndarray, step: float) -> list[np
 
 
 def write(name: str, header: str, *columns: np.ndarray) -> None:
-    """A CSV file in data/."""
+    """Write a CSV file to data/."""
     (HERE / "data").mkdir(exist_ok=True)
     np.savetxt(HERE / "data" / name, np.column_stack(columns), delimiter=",", header=header, comments="", fmt="%.6g")
 
 
 def main() -> None:
-    """Write the surveys and the truth that they come from."""
+    """Write the surveys and their truth."""
     rng = np.random.default_rng(3)
     axes = [np.arange(0.0, extent + 0.5 * FINE, FINE) for extent in (model.WIDTH, model.DEPTH)]
     X = np.stack([part.ravel() for part in np.meshgrid(*axes, indexing="ij")], axis=-1)
@@ -51,7 +51,7 @@ def main() -> None:
         on_grid = np.all(X % step == 0.0, axis=1)
         write(f"{name}.csv", "distance_m,depth_m,velocity_m_s", *X[on_grid].T, velocity[on_grid])
     survey, small = (shot(rng, velocity, step) for step in (3.0, 6.0))
-    for name, columns in (("small", small), ("survey", survey)):  # the last one run.sh takes for all
+    for name, columns in (("small", small), ("survey", survey)):  # run.sh checks only the last file
         write(f"{name}.csv", "source_depth_m,receiver_depth_m,time_ms", *columns)
 
 

@@ -11,12 +11,12 @@ from invgp.forward_models import first_arrivals, ray_lengths
 
 Floats = NDArray[np.float64]
 
-WIDTH, DEPTH = 30.0, 60.0  # m: the boreholes are so far apart, and so deep
+WIDTH, DEPTH = 30.0, 60.0  # m: distance and depth of the boreholes
 SPACINGS = {(round(WIDTH / h) + 1) * (round(DEPTH / h) + 1): h for h in (1.0, 2.0, 3.0)}  # m, by the number of nodes
 
 
 def bent(velocity: Floats, source_depth: Floats, receiver_depth: Floats) -> Floats:
-    """First arrivals (B, N) in s for velocities (B, nodes) in m s-1, depth by depth from borehole to borehole."""
+    """Compute first arrivals (B, N) in s for velocities (B, nodes) in m s-1, by depth from borehole to borehole."""
     h = SPACINGS[velocity.shape[1]]
     sources, shot = np.unique(source_depth[0], return_inverse=True)
     receivers, heard = np.unique(receiver_depth[0], return_inverse=True)
@@ -26,7 +26,7 @@ def bent(velocity: Floats, source_depth: Floats, receiver_depth: Floats) -> Floa
 
 
 def straight(velocity: Floats, source_depth: Floats, receiver_depth: Floats) -> Floats:
-    """The same along straight rays through cells about the nodes."""
+    """Compute the same along straight rays through cells around the nodes."""
     lengths = _lengths(tuple(source_depth[0]), tuple(receiver_depth[0]), SPACINGS[velocity.shape[1]])
     return np.asarray((1.0 / velocity) @ lengths.T)
 
