@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from accuracy import covered
+from accuracy import find_covered
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from command_line import at_least, run
@@ -111,7 +111,7 @@ def measure_survey(count: int) -> Cost:
         sys.exit(f"scaling.py: the inversion of {count} soundings ended with exit code {process.returncode}.")
     truth = np.loadtxt(survey.with_name(f"{survey.stem}_truth.csv"), delimiter=",", skiprows=1)[:, 2:]
     with xr.open_dataset(posterior) as found:
-        runs, inside = int(found.attrs["invgp_runs"]), float(covered(found, truth).mean())
+        runs, inside = int(found.attrs["invgp_runs"]), float(find_covered(found, truth).mean())
     return Cost(count, seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, runs, inside)
 
 

@@ -164,7 +164,7 @@ def test_that_densities_are_reported_on_the_scale_of_the_data(study):
     small = replace(datasets.DATASETS["boston"], train=60)
     split = small.split(0)
     model = experiments.fit_model(small, split, "full Gaussian", 0.2, None)
-    _, nlpd = experiments.measured(small, split, model)
+    _, nlpd = experiments.measure_model(small, split, model)
     mean, std = model.predict(split.X_new, return_std=True)
     dollars = split.unit * (split.y_new - mean) / (split.unit * std)
     assert nlpd == pytest.approx(
@@ -186,7 +186,7 @@ def test_that_warped_densities_are_those_of_rings_and_integrate_to_one(study):
     np.testing.assert_allclose(shares, 1.0, atol=1e-3)
     # What is told of the outputs left out is that density, at their rings.
     some = split._replace(X_new=sites, y_new=split.y_new[:3])
-    _, nlpd = experiments.measured(small, some, model)
+    _, nlpd = experiments.measure_model(small, some, model)
     at = [np.interp(value, y, density) for value, density in zip(some.y_new, densities, strict=True)]
     assert nlpd == pytest.approx(np.log(split.unit) - np.mean(at), abs=1e-3)
 
@@ -217,7 +217,7 @@ def test_that_learnt_inducing_inputs_improve_the_classification_of_digits(mnist,
     settings = [mnist.Setting(mnist.PARITY, 10, learnt=learnt) for learnt in (False, True)]
     study = mnist.Study("few", tuple(settings), batch=200, fixed=10, learnt=40)
     for setting in settings:
-        mnist.keep(mnist.measured(setting, study), tmp_path)
+        mnist.keep(mnist.measure_model(setting, study), tmp_path)
     fixed, learnt = by_setting = {one.setting: one for one in mnist.found(tmp_path)}
     assert (fixed, learnt) == tuple(settings)
     nlp = {setting: one.surprise.mean() for setting, one in by_setting.items()}
@@ -233,7 +233,7 @@ def test_that_learnt_inducing_inputs_improve_the_classification_of_digits(mnist,
 
 def test_that_ten_classes_are_distinguished(mnist):
     setting = mnist.Setting(mnist.TEN, 20)
-    one = mnist.measured(setting, mnist.Study("few", (setting,), batch=200, fixed=30, learnt=0))
+    one = mnist.measure_model(setting, mnist.Study("few", (setting,), batch=200, fixed=30, learnt=0))
     assert one.wrong.mean() < 0.4
     assert one.surprise.mean() < 0.6 * np.log(10)
 
