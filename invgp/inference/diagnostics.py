@@ -33,6 +33,9 @@ UNEXPLAINED = 10.0  # smallest expected misfit of an unexplained site
 CHANCE = 1e-2  # probability that a correct posterior has any unexplained site
 FARTHEST_NEIGHBOUR = 2.0  # length-scales: median distance to the nearest site above which a note is added
 FEWEST_DATA = 20  # fewest data of an observation and label for a note on their misfit
+NEIGHBOURS = 4  # of a site, whose residuals are compared
+BIASED = 4.0  # score of the residuals of neighbours above which a note is added, in standard deviations
+LARGEST_RESIDUAL = 3.0  # larger residuals count as this, so that outliers do not matter
 NAMED = 5  # most sites that a note lists
 
 
@@ -181,9 +184,51 @@ def diagnose(
         *notes,
         *far,
         *(_misfit_sentences(problem, misfit, predicted_std) if converged else ()),
+        *(_bias_sentences(problem, predicted) if converged else ()),
         *_shape_sentences(shape_error, latents),
     ]
     return Diagnostics(misfit, shape_error, (*sentences, *_length_scale_sentences(problem)))
+
+
+def neighbour_score(X: Floats, residuals: Floats) -> float:
+    """Compute how far the sum of products of the residuals of neighbours is from zero, in standard deviations.
+
+    If the noise of different sites is independent and the simulator is right, residuals of neighbours are
+    uncorrelated, or slightly negatively correlated because the posterior fits them.
+
+    Parameters
+    ----------
+    X : array, shape (N, D)
+        Coordinates of the sites.
+    residuals : array, shape (N,)
+        In standard deviations of the noise. Larger ones than noise of another size would be are scaled down.
+    """
+    r = np.clip(residuals / max(1.0, float(np.sqrt(np.mean(residuals**2)))), -LARGEST_RESIDUAL, LARGEST_RESIDUAL)
+    extent = np.ptp(X, axis=0)
+    scaled = X / np.where(extent > 0.0, extent, 1.0)
+    _, nearest = KDTree(scaled).query(scaled, k=min(NEIGHBOURS + 1, len(X)))
+    own = np.repeat(np.arange(len(X)), nearest.shape[1])
+    pairs = np.unique(np.sort(np.stack([own, nearest.ravel()], axis=-1), axis=1), axis=0)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    return float(np.sum(r[pairs[:, 0]] * r[pairs[:, 1]]) / math.sqrt(len(pairs)))
+
+
+def _bias_sentences(problem: Problem, predicted: Floats) -> list[str]:
+    """Describe observations whose residuals are alike at neighbouring sites, unlike independent noise."""
+    if problem.noise.correlates_sites:
+        return []
+    residuals, sentences = (problem.survey.Y - predicted) / problem.noise_std, []
+    for observation in problem.survey.observations:
+        labels: Sequence[object] = observation.labels or [""]
+        for label, column in zip(labels, residuals.T[problem.observation_slices[observation.name]], strict=True):
+            known = np.isfinite(column)
+            if known.sum() >= FEWEST_DATA and neighbour_score(problem.survey.X[known], column[known]) > BIASED:
+                sentences.append(
+                    f"The residuals of {f'{observation.name} {label}'.strip()} are alike at neighbouring sites, which "
+                    "independent noise does not explain: the simulator may be biased, a length-scale too long, or the "
+                    "noise correlated. The error bars are then too narrow."
+                )
+    return sentences
 
 
 def _misfit_sentences(problem: Problem, misfit: Floats, predicted_std: Floats) -> list[str]:

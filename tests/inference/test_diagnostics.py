@@ -11,7 +11,7 @@ from helpers.inversions import SearchUnderWay, sites_on_a_line
 from helpers.line_problems import line_problem
 from helpers.problems import map_problem
 from invgp.core.kernels import Matern52
-from invgp.inference.diagnostics import Cavity, diagnose, doubtful_latents
+from invgp.inference.diagnostics import BIASED, Cavity, diagnose, doubtful_latents, neighbour_score
 from invgp.problem import Noise
 
 SLOPE, NOISE = 2.0, 0.5
@@ -86,3 +86,37 @@ def test_that_of_two_latents_the_bent_one_is_named():
     survey = replace(problem.survey, observations=(replace(problem.survey.observations[0], values=values),))
     posterior = invgp.invert(replace(problem, survey=survey, inference=problem.inference.replace(emulator=False)))
     assert "the posterior of b is not Gaussian in shape" in posterior.attrs["invgp_diagnostics"]
+
+
+def two_outputs(count, bias, seed):
+    """A site model with two outputs of one latent; the second one has a smooth error that no latent explains."""
+    rng = np.random.default_rng(seed)
+    x = np.linspace(0.0, 1000.0, count)
+    truth = 10.0 + 2.0 * np.sin(x / 200.0)
+    first, second = (truth + rng.standard_normal(count) for _ in range(2))
+    return invgp.define(
+        {"x": x, "a": first, "b": second + bias * np.sin(x / 90.0)},
+        coordinates={"x": "m"},
+        observations={"a": "1", "b": "1"},
+        latents={"depth": {"unit": "m", "mean": 10, "std": 3, "kernel": {"length_scale": 250.0}}},
+        forward=lambda depth: {"a": depth, "b": depth},
+        noise={"a": 1.0, "b": 1.0},
+        inference={"posterior": "coupled gaussian"},
+    )
+
+
+def test_that_a_bias_of_the_simulator_is_reported():
+    posterior = invgp.invert(two_outputs(120, 2.0, 1), seed=0)
+    assert "are alike at neighbouring sites" in posterior.attrs["invgp_diagnostics"]
+    right = invgp.invert(two_outputs(120, 0.0, 1), seed=0)
+    assert "alike" not in right.attrs["invgp_diagnostics"]
+
+
+def test_that_independent_residuals_are_not_reported_as_a_bias():
+    rng = np.random.default_rng(8)
+    scores = [neighbour_score(rng.random((n, d)), s * rng.standard_normal(n))
+              for n in (20, 100, 400) for d in (1, 2) for s in (0.1, 1.0, 5.0) for _ in range(100)]  # fmt: skip
+    assert max(scores) < BIASED
+    assert abs(np.mean(scores)) < 0.1
+    outliers = rng.standard_t(2.1, (200, 60))
+    assert max(neighbour_score(np.arange(60.0)[:, None], row) for row in outliers) < BIASED
