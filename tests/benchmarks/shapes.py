@@ -220,7 +220,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--max-runs", type=int, default=0, help="inference.max_runs of the site problems")
     options.add_argument("--field-runs", nargs="+", type=int, default=[100, 200, 500], help="(default: 100 200 500)")
     options.add_argument("--cache", type=Path, default=default_cache(), help="references (default: %(default)s)")
-    options.add_argument("--record", type=Path, help="write the rows to this JSON file")
+    options.add_argument("--record", type=Path, help="add the rows to this JSON file, or replace them")
     options.add_argument("--markdown", type=Path, metavar="FILE", help="print the rows of such a file as a table")
     options.add_argument("--small", action="store_true", help=f"one survey each of {', '.join(SMALL)}")
     options.add_argument("--references", action="store_true", help="compute and compare the references only")
@@ -274,9 +274,16 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     verdicts = [row.verdict for row in rows]
     print("; ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in sorted(set(verdicts))))
     if chosen.record:
-        kept = [asdict(row) | {"verdict": row.verdict} for row in rows]
-        chosen.record.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        record(rows, chosen.record)
     return rows
+
+
+def record(rows: Sequence[Row], path: Path) -> None:
+    """Write rows to a JSON file; they replace rows of the same surveys, and others stay."""
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    by_survey = {(row["problem"], row["seed"]): row for row in kept}
+    by_survey |= {(row.problem, row.seed): asdict(row) | {"verdict": row.verdict} for row in rows}
+    path.write_text(json.dumps(list(by_survey.values()), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

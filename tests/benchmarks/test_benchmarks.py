@@ -144,6 +144,23 @@ def test_that_posteriors_of_many_shapes_are_measured_against_exact_ones(benchmar
     assert row.mass < 0.94
 
 
+def test_that_recorded_rows_replace_those_of_the_same_survey(benchmark, tmp_path):
+    shapes, path = benchmark("shapes"), tmp_path / "rows.json"
+
+    def row(problem, seed, error):
+        measures = {"worst": 0.1, "spread": 1.0, "spread_5": 1.0, "spread_95": 1.0, "mass": 0.95, "runs": 5}
+        return shapes.Row(problem, seed, error, **measures, seconds=1.0, converged=True, warnings=(), reference="agree")
+
+    shapes.record([row("a", 1, 0.5), row("b", 1, 0.05)], path)
+    shapes.record([row("a", 1, 0.01), row("a", 2, 0.02)], path)
+    table = shapes.markdown(path).splitlines()[2:]
+    assert [line.split("|")[1:4] for line in table] == [
+        [" a ", " 1 ", " 0.01 "],
+        [" b ", " 1 ", " 0.05 "],
+        [" a ", " 2 ", " 0.02 "],
+    ]
+
+
 def test_that_the_exact_posterior_of_a_linear_problem_is_right_in_the_battery(benchmark, tmp_path):
     shapes, problems = benchmark("shapes"), benchmark("shape_problems")
     unknowns = {"a": problems.Unknown(1.0, 2.0)}
