@@ -23,7 +23,9 @@ from .templates import TemplateError, Values
 PARAMETERS = "params.in"
 RESULTS = "results.out"
 
-Format = Literal["json", "text"]
+Format = Literal["json", "text", "aprepro"]
+
+_FORMATS = ("json", "text", "aprepro")
 
 
 def dakota_model(
@@ -53,8 +55,8 @@ def dakota_model(
         Program and arguments, as the command of an `ExecutableModel`.
     inputs, outputs : tuple of Quantity
         Without labels, their names are the descriptors of Dakota.
-    format : {"json", "text"}
-        Format of both files.
+    format : {"json", "text", "aprepro"}
+        Format of both files; with ``"aprepro"``, that of the parameters file, and the results file is text.
     descriptor : str
         Pattern of the descriptor of a number with a label: with ``{name}_{label}``, the number of ``depth`` with label
         1 is ``depth_1``.
@@ -70,8 +72,8 @@ def dakota_model(
     AdapterError
         The settings are invalid.
     """
-    if format not in ("json", "text"):
-        raise AdapterError("format", f"must be 'json' or 'text'; it is {format!r}")
+    if format not in _FORMATS:
+        raise AdapterError("format", f"must be 'json', 'text' or 'aprepro'; it is {format!r}")
     if not driver:
         raise AdapterError("driver", "must name a program, but is empty")
     check_quantities("inputs", inputs)
@@ -106,7 +108,7 @@ class DakotaParameters:
 
     Parameters
     ----------
-    format : {"json", "text"}
+    format : {"json", "text", "aprepro"}
     variables : tuple of str
         Descriptor of each number of the inputs, in order.
     responses : tuple of str
@@ -129,7 +131,9 @@ class DakotaParameters:
     def render(self, values: Values) -> str:
         """Return the text of the file; the numbers of `values` are in the order of the inputs."""
         numbers = [n for v in values.values() for n in (v.values() if isinstance(v, Mapping) else (v,))]
-        return (self._json if self.format == "json" else self._text)(numbers)
+        if self.format == "json":
+            return self._json(numbers)
+        return self._text(numbers) if self.format == "text" else self._aprepro(numbers)
 
     def _json(self, numbers: Sequence[float]) -> str:
         content = {
@@ -152,6 +156,16 @@ class DakotaParameters:
         rows += [("0", "analysis_components"), ("1", "eval_id")]
         return "".join(f"{value:>24} {label}\n" for value, label in rows)
 
+    def _aprepro(self, numbers: Sequence[float]) -> str:
+        rows = [("DAKOTA_VARS", str(len(self.variables)))]
+        rows += [(label, f"{v:.16e}") for label, v in zip(self.variables, numbers, strict=True)]
+        rows += [("DAKOTA_FNS", str(len(self.responses)))]
+        rows += [(f"ASV_{i}:{label}", "1") for i, label in enumerate(self.responses, start=1)]
+        rows += [("DAKOTA_DER_VARS", str(len(self.variables)))]
+        rows += [(f"DVV_{i}:{label}", str(i)) for i, label in enumerate(self.variables, start=1)]
+        rows += [("DAKOTA_AN_COMPS", "0"), ("DAKOTA_EVAL_ID", "1")]
+        return "".join(f"{{ {label:<24} = {value:>24} }}\n" for label, value in rows)
+
 
 @dataclass(frozen=True)
 class DakotaResults:
@@ -159,7 +173,7 @@ class DakotaResults:
 
     Parameters
     ----------
-    format : {"json", "text"}
+    format : {"json", "text", "aprepro"}
     responses : tuple of str
         Descriptor of each number of the outputs, in order.
     """
@@ -206,16 +220,45 @@ class DakotaResults:
         return {label: json_number(functions[label], label) for label in self.responses if label in functions}
 
     def _from_text(self, text: str) -> dict[str, float]:
+        """Return the numbers by response: by their labels or, if these are others or missing, in order."""
         # Brackets contain gradients and Hessians, which were not requested.
-        found = [line.split() for line in text.partition("[")[0].splitlines() if line.split()]
-        words = [(row[0], row[1] if len(row) > 1 else "") for row in found]
-        if len(words) != len(self.responses):
-            raise count_error(len(self.responses), len(words))
-        labels = [label for _, label in words] if any(label for _, label in words) else self.responses
-        return {
-            label: parse_number(word, f"must hold a number and its label a line, such as '1.5 {name}'")
-            for name, label, (word, _) in zip(self.responses, labels, words, strict=True)
-        }
+        values = _split_values(text.partition("[")[0], self.responses)
+        labels = [label for _, label in values]
+        if set(labels).isdisjoint(self.responses):
+            if len(values) != len(self.responses):
+                raise count_error(len(self.responses), len(values))
+            labels = list(self.responses)
+        found: dict[str, float] = {}
+        for label, (number, _) in zip(labels, values, strict=True):
+            if label in found and label in self.responses:
+                raise ValueError(f"has the response {label!r} twice")
+            found[label] = number
+        return found
+
+
+def _split_values(text: str, responses: Sequence[str]) -> list[tuple[float, str]]:
+    """Return the numbers of a results file, each with its label or an empty text; a line may have several."""
+    values: list[tuple[float, str]] = []
+    for line in text.splitlines():
+        expects_label = False
+        for word in line.split():
+            if expects_label and (word in responses or not _is_number(word)):
+                values[-1] = (values[-1][0], word)
+                expects_label = False
+                continue
+            name = responses[min(len(values), len(responses) - 1)]
+            number = parse_number(word, f"must hold numbers with or without labels, such as '1.5 {name}'")
+            values.append((number, ""))
+            expects_label = True
+    return values
+
+
+def _is_number(word: str) -> bool:
+    try:
+        parse_number(word, "")
+    except ValueError:
+        return False
+    return True
 
 
 def _describe(quantity: Quantity, descriptor: str) -> list[str]:

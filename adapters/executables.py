@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from .directories import RunDirectory, check_labels
+from .pest.case_features import PestCase
 from .processes import Environment, Outcome, make_environment, run_process
 from .programs import (
     InputFile,
@@ -106,6 +107,8 @@ class ExecutableModel:
         Directory to which the paths of program and templates are relative; by default the current directory.
     name : str
         Name in messages and provenance; by default the file name of the program.
+    case : PestCase, optional
+        The PEST case from which the model was made.
 
     Raises
     ------
@@ -130,6 +133,7 @@ class ExecutableModel:
     environment: Mapping[str, str] = field(default_factory=dict)
     search_path: Path | None = None
     name: str = ""
+    case: PestCase | None = field(default=None, repr=False, compare=False)
     digest: str = field(init=False, repr=False)
     _folder: Path = field(init=False, repr=False, compare=False)
     _commands: tuple[Command, ...] = field(init=False, repr=False, compare=False)

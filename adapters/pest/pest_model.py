@@ -16,6 +16,7 @@ from ..programs import InputFile, LocalFile
 from ..protocol import AdapterError, Quantity
 from ..quantities import check_quantities, did_you_mean
 from ..templates import TemplateError
+from .case_features import CaseParameter, PestCase, describe_features
 from .control import Control, read_control
 from .control_sections import SETTING, split_words
 from .files import convert_path, find_file, read_setting
@@ -99,11 +100,26 @@ def pest_model(
             keep=keep,
             search_path=folder,
             name=control.stem,
+            case=_describe_case(case, inputs, outputs, parameters),
         )
     except AdapterError as error:
         if error.setting.startswith(("command", "input_files", "output_files")):
             raise AdapterError(SETTING, f"{control}: {error.sentence}") from error
         raise
+
+
+def _describe_case(
+    case: Control, inputs: tuple[Quantity, ...], outputs: tuple[Quantity, ...], parameters: Mapping[str, Parameter]
+) -> PestCase:
+    columns = match_names("inputs", inputs, case.parameters, "a parameter")
+    observed = match_names("outputs", outputs, case.observations, "an observation") if case.observations else {}
+    ignored = "not read here: prior, noise and direct data are in the configuration"
+    features = describe_features(case, adjusted=set(columns), observed=set(observed))
+    wired = (
+        CaseParameter(name, columns.get(own.tied_to or name), parameters[name].ratio, own.value)
+        for name, own in case.parameters.items()
+    )
+    return PestCase((("bounds, weights and prior information", ignored), *features), tuple(wired))
 
 
 def _split_command(line: str, folder: Path, control: Path) -> tuple[tuple[str, ...], tuple[LocalFile, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from invgp.cli.console import json_option, print_json, print_line, print_warning
 from invgp.cli.options import config_argument, data_option, without_option, workers_option
 from invgp.config import load
 from invgp.errors import DeviceMissingError, PriorConflictError, RunsFailedError
-from invgp.formatting import append_unit, count_noun, format_duration
+from invgp.formatting import append_unit, count_noun, format_duration, join_names
 from invgp.output_paths import check_posterior_path, remove_if_empty
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from invgp.inference.pilot import Pilot
     from invgp.problem import Column, Floats, Observation, Part, Problem
 
+EDIT = re.compile(r"#.*\bEDIT\b(?!\.)")  # not the sentence at the top that explains the mark
 QUICK = 0.01  # s: a faster run is repeated to measure its duration
 REPEATS = 200
 MOST_NUMBERS = 12  # numbers printed per quantity
@@ -60,6 +62,7 @@ def command(config: Path, data: Path | None, without: tuple[str, ...], workers: 
     check_posterior_path(problem.output.file, "output.file", problem, config)
     check_device(problem.inference.device)
     check_learnt_noise(problem)
+    warn_about_marks(problem)
     where = "site 1" if problem.grid is None else "the whole grid"
     modelled = np.full(problem.survey.Y.shape, np.nan)
     workers = workers or problem.inference.workers
@@ -75,6 +78,7 @@ def command(config: Path, data: Path | None, without: tuple[str, ...], workers: 
         for trial in trials:
             warn_about_missing_timeout(trial.part.problem)
         print_survey(problem)
+        features = [feature for trial in trials for feature in print_features(trial.part.problem)]
         for trial in trials:
             forward = trial.part.problem.forward
             of = f" ({trial.part.name})" if len(trials) > 1 else ""
@@ -94,6 +98,7 @@ def command(config: Path, data: Path | None, without: tuple[str, ...], workers: 
             "sources": {trial.part.name: trial.part.problem.forward.name for trial in trials},
             "latents": {latent.name: latent.size for latent in problem.latents},
             "simulator": problem.forward.name,
+            "features": [{"feature": feature, "fate": fate} for feature, fate in features],
             "inputs": as_dictionary(problem.forward.inputs, rows[0]),
             "outputs": as_dictionary(problem.forward.outputs, outcome.outputs[0]),
             "data": [
@@ -277,6 +282,25 @@ def warn_about_missing_timeout(problem: Problem) -> None:
     if isinstance(problem.forward, ExecutableModel | BatchedModel) and problem.forward.timeout is None:
         what = "batch" if isinstance(problem.forward, BatchedModel) else "run"
         print_warning(f"forward.timeout is not set: invgp waits forever for a {what} that hangs")
+
+
+def warn_about_marks(problem: Problem) -> None:
+    """Warn about lines of the configuration that are still marked EDIT."""
+    marked = [n for n, line in enumerate(problem.config_text.splitlines(), start=1) if EDIT.search(line)]
+    if marked:
+        lines = join_names(marked)
+        print_warning(f"the configuration is still marked EDIT in line{'s' * (len(marked) > 1)} {lines}: check them")
+
+
+def print_features(problem: Problem) -> tuple[tuple[str, str], ...]:
+    """Print what became of each feature of the PEST case that is the simulator; return them."""
+    case = getattr(problem.forward, "case", None)
+    features: tuple[tuple[str, str], ...] = () if case is None else case.features
+    if features:
+        print_line(f"\nWhat becomes of the control file of {problem.forward.name!r}:")
+    for feature, fate in features:
+        print_line(f"  {feature}: {fate}")
+    return features
 
 
 def print_survey(problem: Problem) -> None:

@@ -24,20 +24,43 @@ def complete_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 @click.command(
     epilog="Examples: invgp init; invgp init executable soundings; invgp init --from-data sites.csv; "
-    "invgp init --from-data lines/north.csv north"
+    "invgp init --from-data lines/north.csv north; invgp init --from-pest case.pst"
 )
 @click.argument("kind", metavar="[KIND]", required=False, shell_complete=complete_kind)
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
 @click.option("--from-data", "data", type=FilePath(), help="Survey file whose columns the configuration describes.")
+@click.option("--from-pest", "control", type=FilePath(), help="PEST control file from which the project is created.")
+@click.option(
+    "--coordinates", type=FilePath(), help="With --from-pest: table with name, x and y of parameters that are a field."
+)
 @json_option
 @click.pass_context
-def command(ctx: click.Context, kind: str | None, directory: Path | None, data: Path | None) -> None:
+def command(
+    ctx: click.Context,
+    kind: str | None,
+    directory: Path | None,
+    data: Path | None,
+    control: Path | None,
+    coordinates: Path | None,
+) -> None:
     """Write an example project to DIRECTORY, by default the current one. Nothing is overwritten.
 
-    KIND is the type of the simulator: a Python function (python, the default), a program (executable), a PEST case
-    (pest) or a model on a server (umbridge). The project runs without changes. With --from-data, the command writes a
-    configuration for your survey file and a template of a Python function that you complete.
+    KIND is the type of the simulator: a Python function (python, the default) or a program (executable) that computes
+    the data of one site, the same for a whole grid (field, field-program), a PEST case (pest) or a model on a server
+    (umbridge). The project runs without changes. With --from-data, the command writes a
+    configuration for your survey file and a template of a Python function that you complete. With --from-pest, it
+    writes a configuration that runs your PEST case: parameters with their priors, observations with their noise, and
+    what became of every other feature of the control file.
     """
+    if data is not None and control is not None:
+        ctx.fail("--from-data: must be left out with --from-pest")
+    if coordinates is not None and control is None:
+        ctx.fail("--coordinates: must go with --from-pest")
+    if control is not None:
+        if directory is not None:
+            ctx.fail(f"KIND: must be left out with --from-pest, was {kind!r}")
+        create_from_pest(control, Path(kind or "."), coordinates)
+        return
     if data is not None and kind is not None and kind not in KINDS and directory is None:
         directory, kind = Path(kind), None
     kind, directory = kind or "python", directory or Path()
@@ -55,6 +78,23 @@ def command(ctx: click.Context, kind: str | None, directory: Path | None, data: 
         warn_about_survey(directory / "survey.toml")
     print_next_steps(kind, directory, edit=data is not None)
     print_json({"kind": kind, "directory": directory, "files": files})
+
+
+def create_from_pest(control: Path, directory: Path, coordinates: Path | None) -> None:
+    """Write a project for a PEST case, and print what became of each feature of its control file."""
+    from invgp.scaffolds.pest_case import project_from_pest  # noqa: PLC0415
+
+    project = project_from_pest(control, directory, coordinates)
+    files = write_project(project.contents, directory)
+    for path in files:
+        print_line(path)
+    print_line(f"\nWhat became of {control.name}:")
+    for feature, fate in project.notes:
+        print_line(f"  {feature}: {fate}")
+    warn_about_survey(directory / "survey.toml")
+    print_next_steps("pest", directory, edit=False)
+    notes = [{"feature": feature, "fate": fate} for feature, fate in project.notes]
+    print_json({"kind": "pest", "directory": directory, "files": files, "features": notes})
 
 
 def files_from_data(data: Path, directory: Path) -> dict[str, bytes]:

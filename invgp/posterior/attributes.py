@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -12,7 +13,7 @@ import xarray as xr
 
 from invgp.posterior.coordinates import position_attributes
 from invgp.posterior.solution import EmulatorReport, Samples, Solution
-from invgp.problem import Problem
+from invgp.problem import Problem, SimulatorVariable
 
 CONVENTIONS = "CF-1.11"
 DEPENDENCIES = ("numpy", "scipy", "xarray", "netCDF4", "joblib")
@@ -61,6 +62,7 @@ def dataset_attributes(problem: Problem, solution: Solution) -> dict[str, Any]:
         **({"invgp_scalars": " ".join(problem.scalars)} if problem.scalars else {}),
         "invgp_observations": " ".join(o.name for o in problem.survey.observations),
         "invgp_config": problem.config_text,
+        **_case_attributes(problem),
     }
 
 
@@ -70,6 +72,31 @@ def _source_attributes(problem: Problem) -> dict[str, str]:
         return {}
     direct = [part.name for part in problem.parts if part.direct]
     return {"invgp_sources": " ".join(part.name for part in problem.parts), "invgp_direct_sources": " ".join(direct)}
+
+
+def _case_attributes(problem: Problem) -> dict[str, str]:
+    """Return all parameters of a PEST case, in its order, by which draws can be exported as an ensemble of the case.
+
+    Each is a list of the name, the latent or null, the number among its values (label by label, each with all nodes),
+    and a factor and an offset from the latent to the parameter.
+    """
+    case = getattr(problem.forward, "case", None)
+    if case is None or problem.grid is None:
+        return {}
+    latents = {latent.name for latent in problem.latents}
+    sources: dict[tuple[str, str | int | None], tuple[SimulatorVariable, int]] = {}
+    for quantity, variable in zip(problem.forward.inputs, problem.inputs, strict=True):
+        for place, label in enumerate(quantity.labels or (None,)):
+            sources[quantity.name, label] = variable, place
+    rows: list[tuple[str, str | None, int, float, float]] = []
+    for parameter in case.parameters:
+        variable, place = sources.get(parameter.column, (None, 0))
+        if variable is None or variable.name not in latents:
+            rows.append((parameter.name, None, 0, 0.0, parameter.value))
+        else:
+            zero, one = (float(variable.convert(np.array(value))) for value in (0.0, 1.0))
+            rows.append((parameter.name, variable.name, place, parameter.ratio * (one - zero), parameter.ratio * zero))
+    return {"invgp_pest_parameters": json.dumps(rows)}
 
 
 def has_converged(posterior: xr.Dataset) -> bool:

@@ -12,6 +12,8 @@ from invgp.errors import ConfigError
 KINDS = {
     "python": "a Python function",
     "executable": "a program with input and output files",
+    "field": "a Python function of a whole grid",
+    "field-program": "a program that computes the data of a whole grid",
     "pest": "a PEST case",
     "umbridge": "an UM-Bridge server",
 }

@@ -18,7 +18,25 @@ COORDINATES = (
     *("position", "distance", "chainage", "offset", "profile", "utm_e", "utm_n", "utmx", "utmy"),
 )
 HEIGHTS = ("z", "elevation", "elev", "height", "altitude", "alt", "dem", "topo", "topography")
-STD_WORDS = ("std", "sd", "sigma", "err", "error", "unc", "uncertainty", "noise")
+STD_WORDS = (
+    *(
+        "std",
+        "sd",
+        "sigma",
+        "sig",
+        "err",
+        "error",
+        "errors",
+        "unc",
+        "uncert",
+        "uncertainty",
+        "noise",
+        "stdev",
+        "stddev",
+    ),
+    *("stderr", "dev", "deviation", "standard", "rmse", "se", "pm"),
+)
+GLUED_STD_WORDS = ("std", "sigma", "err", "error", "stdev", "stderr", "unc")  # also without an underscore: `twterr`
 NAMES = ("id", "site", "station", "name", "no", "nr", "number", "index", "line", "fid", "date", "well", "point")
 LONGITUDES = ("longitude", "latitude", "lon", "lat", "long")
 
@@ -92,7 +110,8 @@ def guess_roles(table: Table, key: str) -> ColumnRoles:
     left = [column for column in left if column not in coordinates]
     covariates = [column for column in left if column.header.name in HEIGHTS]
     left = [column for column in left if column not in covariates]
-    std_columns = [column for column in left if _name_without_std(column.header) is not None]
+    names_left = {column.header.name for column in left}
+    std_columns = [column for column in left if _name_without_std(column.header, names_left) is not None]
     measured = [column for column in left if column not in std_columns]
     if not measured:
         raise ConfigError(
@@ -101,9 +120,10 @@ def guess_roles(table: Table, key: str) -> ColumnRoles:
         )
     taken = {*RESERVED, *(column.header.name for column in (*coordinates, *covariates))}
     observations = _group_columns(measured, taken)
-    return ColumnRoles(
-        coordinates, covariates, observations, _match_std_columns(std_columns, observations), others, sure
-    )
+    matched = _match_std_columns(std_columns, observations, names_left)
+    used = [column for columns in matched.values() for column in columns]
+    others += [column.header.column for column in std_columns if column not in used]
+    return ColumnRoles(coordinates, covariates, observations, matched, others, sure)
 
 
 def _read_number_columns(table: Table) -> tuple[list[SurveyColumn], list[str]]:
@@ -130,11 +150,20 @@ def _read_number_columns(table: Table) -> tuple[list[SurveyColumn], list[str]]:
     return columns, others
 
 
-def _name_without_std(header: Header) -> str | None:
-    """Return the name of the observation whose standard deviation this is; None if it is not one."""
+def _name_without_std(header: Header, names: set[str]) -> str | None:
+    """Return the name of the observation whose standard deviation this is; None if it is not one.
+
+    It is empty for a column whose name is only a word such as `error`.
+    """
     words = header.name.split("_")
     kept = [word for word in words if word not in STD_WORDS]
-    return "_".join(kept) if kept and len(kept) < len(words) else None
+    if len(kept) < len(words):
+        return "_".join(kept)
+    for word in GLUED_STD_WORDS:
+        for rest in (header.name.removesuffix(word), header.name.removeprefix(word)):
+            if rest != header.name and rest.strip("_") in names:
+                return rest.strip("_")
+    return None
 
 
 def _group_columns(columns: Sequence[SurveyColumn], taken: set[str]) -> dict[str, list[SurveyColumn]]:
@@ -156,12 +185,23 @@ def _group_columns(columns: Sequence[SurveyColumn], taken: set[str]) -> dict[str
 
 
 def _match_std_columns(
-    std_columns: Sequence[SurveyColumn], observations: dict[str, list[SurveyColumn]]
+    std_columns: Sequence[SurveyColumn], observations: dict[str, list[SurveyColumn]], names: set[str]
 ) -> dict[str, list[SurveyColumn]]:
-    """Return the standard deviations of each observation that has one for each of its columns."""
-    matched = {}
+    """Return the standard deviations of each observation that has one, in its unit, for each of its columns."""
+    matched: dict[str, list[SurveyColumn]] = {}
+    alone = [column for column in std_columns if _name_without_std(column.header, names) == ""]
     for name, columns in observations.items():
-        known = {(_name_without_std(column.header), column.header.number): column for column in std_columns}
+        known = {
+            (_name_without_std(column.header, names), column.header.number): column
+            for column in std_columns
+            if column.header.unit in ("", columns[0].header.unit)
+        }
+        if len(observations) == len(columns) == len(alone) == 1 and alone[0].header.unit in (
+            "",
+            columns[0].header.unit,
+        ):
+            matched[name] = alone
+            continue
         mine = [known.get((column.header.name, column.header.number)) for column in columns]
         found = [column for column in mine if column is not None]
         if len(found) == len(columns):

@@ -52,7 +52,7 @@ def _config_lines(roles: ColumnRoles, file: str, title: str) -> Iterator[str]:
     yield ""
     yield "[survey]"
     yield f"file = {_toml_text(file)}"
-    yield '# crs = "EPSG:4326"   # EDIT: the coordinate reference system, if there is one'
+    yield f"# crs = {_toml_text(_example_crs(roles))}   # an example: the coordinate reference system, if there is one"
     if roles.others:
         yield f"# columns that are not used: {', '.join(_toml_text(name) for name in roles.others)}"
     for number, column in enumerate(roles.coordinates):
@@ -84,6 +84,11 @@ def _config_lines(roles: ColumnRoles, file: str, title: str) -> Iterator[str]:
     yield ""
     yield "[output]"
     yield 'file = "posterior.nc"'
+
+
+def _example_crs(roles: ColumnRoles) -> str:
+    """Return a system that fits the unit of the coordinates: in degrees, or a UTM zone."""
+    return "EPSG:4326" if conversion(roles.coordinates[0].header.unit or "1", "degrees") else "EPSG:32754"
 
 
 def _column_lines(kind: str, column: SurveyColumn, mark: str) -> Iterator[str]:

@@ -202,8 +202,9 @@ class DakotaSection(FilesSection):
 
     adapter: Literal["dakota"] = ADAPTER
     driver: list[str] = Field(description="the driver and its arguments, each a string", min_length=1)
-    format: Literal["json", "text"] = Field(
-        default="json", description="format of the parameters file and the results file"
+    format: Literal["json", "text", "aprepro"] = Field(
+        default="json",
+        description="format of the parameters file and the results file; 'aprepro': that of the parameters file",
     )
     descriptor: str = Field(
         default="{name}_{label}", description="descriptor of one number of an input or output with labels"

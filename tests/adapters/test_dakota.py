@@ -83,6 +83,13 @@ def test_that_parameters_read_back_exactly(numbers: list[float]) -> None:
     assert lines[0].split() == ["3", "variables"]
     assert [float(line.split()[0]) for line in lines[1:4]] == numbers
     assert lines[-1].split() == ["1", "eval_id"]
+    fields = [
+        line.strip("{ }").split(" = ")
+        for line in DakotaParameters("aprepro", labels, ("t",)).render(values).splitlines()
+    ]
+    named = {name.strip(): value.strip() for name, value in fields}
+    assert [float(named[label]) for label in labels] == numbers
+    assert (named["DAKOTA_VARS"], named["DAKOTA_FNS"], named["ASV_1:t"]) == ("3", "1", "1")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +99,13 @@ def test_that_parameters_read_back_exactly(numbers: list[float]) -> None:
         ("text", "2.5 time_2\n1.5 time_1\n[ 1.0 2.0 ]\n[[ 1.0 ]]\n", [1.5, 2.5]),
         ("text", "1.5 time_1\n2.5 tme_2", "has no response 'time_2'; did you mean 'tme_2'"),
         ("text", "1.5", "expected 2 numbers, found 1"),
-        ("text", "1.5\nx\n", "must hold a number and its label a line, such as '1.5 time_2': 'x' is not a number"),
+        ("text", "1.5 time_1 2.5 time_2\n", [1.5, 2.5]),
+        ("text", "1.5 2.5\n", [1.5, 2.5]),
+        ("text", "1.5 f1\n2.5 f2\n", [1.5, 2.5]),  # foreign labels: in order
+        ("text", "2.5 time_2\n1.5 time_1\n0.3 cpu_seconds\n7 iterations\n", [1.5, 2.5]),  # metadata
+        ("aprepro", "1.5 time_1\n2.5D0 time_2\n", [1.5, 2.5]),
+        ("text", "1.5 time_1\n2.5 time_1\n", "has the response 'time_1' twice"),
+        ("text", "1.5\nx\n", "must hold numbers with or without labels, such as '1.5 time_2': 'x' is not a number"),
         ("text", "hello there\n2.5 time_2\n", "such as '1.5 time_1': 'hello' is not a number"),
         ("json", '{"functions": {"time_1": 1.5, "time_2": "2.5", "more": []}}', [1.5, 2.5]),
         ("json", '{"functions": {"time_1": 1.5}}', "has no response 'time_2'"),
@@ -119,7 +132,7 @@ def test_that_results_are_read_as_dakota_reads_them(format_: Any, text: str, out
         ({"descriptor": "{name}"}, r"descriptor: must be such as '\{name\}_\{label\}'"),
         ({"descriptor": "{label} {name}"}, "descriptor: must be such as"),
         ({"descriptor": "{label.x}{label}"}, "descriptor: must be such as"),
-        ({"format": "xml"}, "format: must be 'json' or 'text'; it is 'xml'"),
+        ({"format": "xml"}, "format: must be 'json', 'text' or 'aprepro'; it is 'xml'"),
     ],
 )
 def test_that_wrong_settings_are_reported_in_one_sentence(

@@ -54,11 +54,11 @@ def test_that_the_data_of_a_project_are_those_of_its_simulator(name: str) -> Non
     [
         (
             ["pets"],
-            "Error: KIND: must be python, executable, pest, umbridge, was 'pets'; did you mean 'pest'?",
+            f"Error: KIND: must be {', '.join(KINDS)}, was 'pets'; did you mean 'pest'?",
         ),
         (
             ["line"],
-            "Error: KIND: must be python, executable, pest, umbridge, was 'line'; for a directory of that name: "
+            f"Error: KIND: must be {', '.join(KINDS)}, was 'line'; for a directory of that name: "
             "invgp init python line",
         ),
         (
@@ -128,9 +128,16 @@ def test_that_a_config_from_data_needs_only_the_simulator(invgp_here: Command, t
     np.testing.assert_array_equal(problem.survey.Y[:, 0], [100, 110, 120])
     checked = invgp_here("check", "survey.toml", cwd=tmp_path)
     assert checked.returncode == 3
-    assert checked.stderr == (
+    lines = (tmp_path / "survey.toml").read_text().splitlines()
+    marked = [str(n) for n, line in enumerate(lines, start=1) if "EDIT" in line and n > 1]
+    warning, error = checked.stderr.splitlines()
+    assert warning == (
+        f"invgp: warning: the configuration is still marked EDIT in lines {', '.join(marked[:-1])} and {marked[-1]}: "
+        "check them"
+    )
+    assert error == (
         "invgp: the simulator failed at the prior mean, site 1: run site-1: NotImplementedError: write your simulator "
-        "in simulator.py\n"
+        "in simulator.py"
     )
 
 
@@ -180,3 +187,23 @@ def test_that_faults_of_the_data_are_reported_at_once(invgp_here: Command, tmp_p
 )
 def test_that_a_header_is_taken_apart(column: str, header: Header) -> None:
     assert parse_header(column) == header
+
+
+@pytest.mark.parametrize(
+    ("header", "std", "unused"),
+    [
+        ("x_m,twt_ms,twt_err_ms", {"twt": ["twt_err_ms"]}, ""),
+        ("x_m,twt_ms,twterr", {"twt": ["twterr"]}, ""),
+        ("x_m,twt_ms,sigma twt", {"twt": ["sigma twt"]}, ""),
+        ("x_m,twt_ms,error", {"twt": ["error"]}, ""),
+        ("x_m,twt_ms,stdev (ms)", {"twt": ["stdev (ms)"]}, ""),
+        ("x_m,twt_ms,twt_err_pct", {"twt": 0.05}, '# columns that are not used: "twt_err_pct"'),
+    ],
+)
+def test_that_columns_of_errors_become_noise(header, std, unused, invgp_here: Command, tmp_path: Path) -> None:
+    (tmp_path / "sites.csv").write_text(f"{header}\n0,1,2\n10,1,2\n")
+    assert invgp_here("init", "--from-data", "sites.csv", cwd=tmp_path).returncode == 0
+    text = (tmp_path / "survey.toml").read_text()
+    assert tomllib.loads(text)["noise"]["std"] == std
+    assert unused in text
+    assert "EPSG:4326" not in text, "the coordinates are in metres"

@@ -68,6 +68,7 @@ IN_AN_EMPTY_FOLDER = {
     "CONTRIBUTING": {},
     "cli": {'eval "$(_INVGP_COMPLETE=bash_source invgp)"': ""},  # cli/test_startup.py
     "coming_from": {},
+    "from_pest": {},
     "forward_models": {},
 }
 

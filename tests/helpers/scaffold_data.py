@@ -73,6 +73,16 @@ def valley() -> str:
     return table(["position_m", "f0_Hz", "gravity_mGal"], x, np.stack([resonance, anomaly], axis=-1), digits=(0, 3))
 
 
+def river_heads() -> str:
+    rng = np.random.default_rng(3)
+    x = np.linspace(0.0, 2000.0, 41)
+    conductivity = 10.0 * np.exp(0.45 * np.sin(x / 380.0) - 0.1)
+    wells = np.array([120.0, 340.0, 560.0, 710.0, 930.0, 1080.0, 1260.0, 1450.0, 1690.0, 1880.0])
+    heads = simulator("field-project/simulator.py").heads(conductivity[None], wells[None])[0]
+    measured = heads + 0.1 * rng.standard_normal(len(wells))
+    return table(["position_m", "head_m"], wells, measured[:, None], digits=(0, 3))
+
+
 def table(header: list[str], positions: np.ndarray, data: np.ndarray, digits: tuple[int, int]) -> str:
     """CSV text; no number, no cell."""
     text = io.StringIO()
@@ -87,6 +97,8 @@ def table(header: list[str], positions: np.ndarray, data: np.ndarray, digits: tu
 FILES = {
     "python-project/sites.csv": reflection_line,
     "executable-project/sites.csv": soundings,
+    "field-project/wells.csv": river_heads,
+    "field-program-project/wells.csv": river_heads,
     "pest-project/wells.csv": pumping_tests,
     "umbridge-project/sites.csv": valley,
 }

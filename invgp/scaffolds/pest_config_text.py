@@ -1,0 +1,208 @@
+"""Text of the configuration for a PEST case, and of its table of points."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from invgp.adapters.pest.pilot_points import Point
+from invgp.adapters.pest.prior_information import PriorEquation
+from invgp.scaffolds.column_headers import identifier
+from invgp.scaffolds.pest_priors import ParameterPrior
+
+OBSERVATION = "observation"
+LARGE_COPY = 50 * 2**20  # bytes that each run copies, above which there is a remark
+WIDEST = math.log(1e4)  # standard deviation of the logarithm of a parameter above which there is a remark
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parameters that become one latent: numbers, or a field.
+
+    Attributes
+    ----------
+    name : str
+        Name of the latent.
+    parameters : tuple of str
+    log : bool
+    points : tuple of tuple of float
+        Coordinates of the parameters of a field; empty for numbers.
+    length_scale : float
+        Of a field, in the unit of the coordinates.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    log: bool
+    points: tuple[Point, ...] = ()
+    length_scale: float = 0.0
+
+
+@dataclass(frozen=True)
+class CaseConfig:
+    """What the configuration of a case contains.
+
+    Attributes
+    ----------
+    control : str
+        Path of the control file, relative to the configuration.
+    notes : sequence of tuple of str
+        Each feature of the control file and what became of it.
+    groups : sequence of Group
+    priors : mapping of str to ParameterPrior
+    equations : sequence of PriorEquation
+        Prior information that becomes direct data.
+    files : sequence of str
+        Files beside the control file that each run needs.
+    copied : int
+        Their size in bytes.
+    """
+
+    control: str
+    notes: Sequence[tuple[str, str]]
+    groups: Sequence[Group]
+    priors: Mapping[str, ParameterPrior]
+    equations: Sequence[PriorEquation]
+    files: Sequence[str]
+    copied: int
+
+
+def config_lines(case: CaseConfig) -> Iterator[str]:
+    """Yield the lines of the configuration."""
+    stem = Path(case.control).stem
+    yield f"# Created from {Path(case.control).name}. The page 'From a PEST case to a posterior' of invgp explains it."
+    yield "# What became of each feature of the control file:"
+    for feature, fate in case.notes:
+        yield f"#   {feature}: {fate}"
+    yield ""
+    yield "version = 1"
+    yield f"title = {_toml(stem)}"
+    yield ""
+    yield "[survey]"
+    yield f"file = {_toml(f'{stem}_observations.csv')}   # one row per observation with a weight"
+    yield ""
+    yield f"[survey.observations.{OBSERVATION}]"
+    yield 'columns = ["value"]'
+    yield 'unit = "1"   # PEST knows no units'
+    labelled = [group for group in case.groups if not group.points and len(group.parameters) > 1]
+    if labelled:
+        yield ""
+        yield "[dimensions]"
+        for group in labelled:
+            yield f"{group.name}_name = [{', '.join(_toml(name) for name in group.parameters)}]"
+    if any(group.points for group in case.groups):
+        yield ""
+        yield "[grid]"
+        yield f"file = {_toml(f'{stem}_points.csv')}"
+        yield 'coordinates.x.unit = "m"'
+        yield 'coordinates.y.unit = "m"'
+    flat = {term.parameter for equation in case.equations for term in equation.terms}
+    for group in case.groups:
+        yield ""
+        yield from _latent_lines(group, case.priors, normal=not flat.isdisjoint(group.parameters))
+    yield from _direct_lines(case)
+    yield ""
+    yield "[forward]"
+    yield 'kind = "field"   # one run takes all parameters and returns all observations'
+    yield 'adapter = "pest"'
+    yield f"control = {_toml(case.control)}"
+    if case.copied > LARGE_COPY:
+        megabytes = f"{case.copied / 2**20:,.0f} MB"
+        yield f"# Each run copies {megabytes}: use {{ source = ..., link = true }} for files that are only read."
+    if case.files:
+        yield f"files = [{', '.join(_toml(name) for name in case.files)}]   # all that may be read by the model"
+    yield "# timeout = 600   # s: a run that takes longer has failed"
+    yield f"inputs = [{', '.join(_input(group) for group in case.groups)}]"
+    yield f'outputs = [{{ name = "{OBSERVATION}", names = {{ column = "name" }} }}]'
+    yield ""
+    yield "[noise]"
+    yield f'std.{OBSERVATION} = "std"   # 1 / weight, or the standard deviation in the control file'
+    yield ""
+    yield "[output]"
+    yield 'file = "posterior.nc"'
+
+
+def _latent_lines(group: Group, known: Mapping[str, ParameterPrior], *, normal: bool) -> Iterator[str]:
+    priors = [known[name] for name in group.parameters]
+    yield f"[latents.{group.name}]"
+    yield 'unit = "1"'
+    if group.points:
+        priors = priors[:1]
+        yield f'kernel = {{ kind = "matern 3/2", length_scale = {group.length_scale!r} }}'
+    else:
+        yield 'domain = "scalar"'
+        if len(priors) > 1:
+            yield f"dimension = {_toml(f'{group.name}_name')}"
+    if any(prior.log and prior.spread > WIDEST for prior in priors):
+        yield "# The bounds span many orders of magnitude: narrow the prior if you know more."
+    yield f"mean = {_numbers([prior.mean for prior in priors])}"
+    yield f"std = {_numbers([prior.std for prior in priors])}"
+    if group.log:
+        medians = [math.exp(prior.centre) for prior in priors]
+        yield f'link = "log"   # log-normal, median {_short(medians)}'
+    elif not normal and not group.points and all(_has_bounds(prior) for prior in priors):
+        yield 'link = "truncated normal"'
+        yield f"lower = {_numbers([prior.lower for prior in priors])}"
+        yield f"upper = {_numbers([prior.upper for prior in priors])}"
+
+
+def _direct_lines(case: CaseConfig) -> Iterator[str]:
+    owner = {
+        name: group.name if len(group.parameters) == 1 else f"{group.name}[{json.dumps(name)}]"
+        for group in case.groups
+        for name in group.parameters
+    }
+    for place, equation in enumerate(case.equations, start=1):
+        if place == 1:
+            yield ""
+            yield "[direct.prior_information]"
+        text = " + ".join(f"{term.factor!r} * {owner[term.parameter]}" for term in equation.terms)
+        name = f"{identifier(equation.name)}_{place}"
+        yield (
+            f"values.{name} = {{ quantity = {_toml(text, quote=True)}, value = {equation.value!r}, "
+            f"std = {1.0 / equation.weight!r} }}"
+        )
+
+
+def _has_bounds(prior: ParameterPrior) -> bool:
+    return -math.inf < prior.lower < prior.upper < math.inf
+
+
+def points_table(fields: Sequence[Group]) -> str:
+    """Return the table of the points of the fields, with the names of their parameters."""
+    header = ["x", "y", *(group.name for group in fields)]
+    rows = [
+        [f"{x!r}", f"{y!r}", *(quote_csv(group.parameters[place]) for group in fields)]
+        for place, (x, y) in enumerate(fields[0].points)
+    ]
+    return "\n".join(",".join(row) for row in [header, *rows]) + "\n"
+
+
+def _input(group: Group) -> str:
+    if group.points:
+        return f'{{ name = "{group.name}", names = {{ column = "{group.name}" }} }}'
+    names = '"{label}"' if len(group.parameters) > 1 else _toml(group.parameters[0])
+    return f'{{ name = "{group.name}", names = {names} }}'
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return repr(values[0]) if len(values) == 1 else f"[{', '.join(repr(value) for value in values)}]"
+
+
+def _short(values: Sequence[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+
+
+def quote_csv(text: str) -> str:
+    """Return a cell of a CSV file."""
+    return f'"{text.replace(chr(34), chr(34) * 2)}"' if re.search(r'[",\s]', text) else text
+
+
+def _toml(text: str, *, quote: bool = False) -> str:
+    """Return a text in the notation of TOML; with `quote`, in single quotes if it contains double ones."""
+    return f"'{text}'" if quote and "'" not in text else json.dumps(text, ensure_ascii=False)
