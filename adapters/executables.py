@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from .directories import RunDirectory, check_labels
-from .pest.case_features import PestCase
+from .foreign_case import PestCase
 from .processes import Environment, Outcome, make_environment, run_process
 from .programs import (
     InputFile,

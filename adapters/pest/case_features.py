@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from ..quantities import Label
 from .control import Control
 
 # What stands in for the sections of a control file that are not used.
@@ -51,44 +49,6 @@ _OPTIONS = {
 }
 _CONTROL_KEYWORD = "not used: a setting of the search of PEST"
 _MOST_NAMED = 6
-
-
-@dataclass(frozen=True)
-class CaseParameter:
-    """A parameter of a case: ``ratio`` times an input of the model, or a constant.
-
-    Parameters
-    ----------
-    name : str
-        Name in the control file, in lower case.
-    column : tuple of str and label, optional
-        Name and label of the input; None for a constant.
-    ratio : float
-        Ratio to the input; 1 unless the parameter is tied.
-    value : float
-        Value without an input.
-    """
-
-    name: str
-    column: tuple[str, Label] | None
-    ratio: float
-    value: float
-
-
-@dataclass(frozen=True)
-class PestCase:
-    """The case from which a model was made.
-
-    Parameters
-    ----------
-    features : tuple of tuple of str
-        Each feature of the control file, and what became of it.
-    parameters : tuple of CaseParameter
-        All parameters, in the order of the control file.
-    """
-
-    features: tuple[tuple[str, str], ...]
-    parameters: tuple[CaseParameter, ...]
 
 
 def count_things(things: Sequence[object], noun: str, more: str = "") -> str:

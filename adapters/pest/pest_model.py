@@ -12,11 +12,12 @@ from pathlib import Path, PurePosixPath
 
 from ..executables import Bounds, ExecutableModel
 from ..flat_names import match_names
+from ..foreign_case import CaseParameter, PestCase
 from ..programs import InputFile, LocalFile
 from ..protocol import AdapterError, Quantity
 from ..quantities import check_quantities, did_you_mean
 from ..templates import TemplateError
-from .case_features import CaseParameter, PestCase, describe_features
+from .case_features import describe_features
 from .control import Control, read_control
 from .control_sections import SETTING, split_words
 from .files import convert_path, find_file, read_setting

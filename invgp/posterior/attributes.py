@@ -90,10 +90,11 @@ def _case_attributes(problem: Problem) -> dict[str, str]:
             sources[quantity.name, label] = variable, place
     rows: list[tuple[str, str | None, int, float, float]] = []
     for parameter in case.parameters:
-        variable, place = sources.get(parameter.column, (None, 0))
-        if variable is None or variable.name not in latents:
+        found = sources.get(parameter.column)
+        if found is None or found[0].name not in latents:
             rows.append((parameter.name, None, 0, 0.0, parameter.value))
         else:
+            variable, place = found
             zero, one = (float(variable.convert(np.array(value))) for value in (0.0, 1.0))
             rows.append((parameter.name, variable.name, place, parameter.ratio * (one - zero), parameter.ratio * zero))
     return {"invgp_pest_parameters": json.dumps(rows)}

@@ -3,10 +3,10 @@
 python tests/benchmarks/pest_files.py [FOLDER ...] [--packages pyemu flopy ...]
 
 All .pst, .tpl and .ins files below the folders and in the source packages are read. pyEMU, in an environment of its
-own, reads the same files, and it writes cases of both styles first (`written by pyEMU`), so that there are files to compare
-even if the packages ship none. Numbers of parameters, observations, equations of prior information and commands of a
-control file, of parameters of a template and of observations of instructions must be the same. Files that one side
-refuses are listed with the reason.
+own, reads the same files. It also writes cases of both styles first (`written by pyEMU`), so that there is something to
+compare even if the packages ship no files. Both must count the same parameters, observations, equations of prior
+information and commands of a control file, parameters of a template, and observations of instructions. Files that one
+side refuses are listed with the reason.
 """
 
 from __future__ import annotations
