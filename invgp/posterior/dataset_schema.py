@@ -364,6 +364,14 @@ def _check_modes(dataset: xr.Dataset) -> None:
             modes = _number_values(dataset, name, (dimension,))
             if modes.size and not np.all(np.isin(modes, np.arange(1, len(probabilities) + 1))):
                 raise SchemaError(f"its variable {name!r} must hold numbers of modes, from 1 to {len(probabilities)}")
+    if dataset.sizes.get("posterior_mode", len(probabilities)) != len(probabilities):
+        found = dataset.sizes["posterior_mode"]
+        raise SchemaError(f"its dimension 'posterior_mode' must have the size {len(probabilities)}, was {found}")
+    for name in _read_names(dataset, "invgp_observations", empty=True):
+        for what in ("predicted", "predicted_std"):
+            if f"{name}_{what}_by_mode" in dataset:
+                dims = tuple(str(d) for d in dataset[f"{name}_{what}"].dims)
+                _check_layout(dataset, f"{name}_{what}_by_mode", ("posterior_mode", *dims))
 
 
 def _check_prior(dataset: xr.Dataset, name: str, dimensions: int) -> None:

@@ -293,7 +293,7 @@ def _describe_k_hat(k_hat: float) -> str:
 def mode_tables(ds: xr.Dataset) -> list[dict[str, Any]]:
     """Return one entry per mode, if there are several: its number, its probability and a table of the latents."""
     probabilities = mode_probabilities(ds)
-    if len(probabilities) == 1 or "whitened_sample" not in ds:
+    if len(probabilities) == 1 or not all(name in ds for name in ("whitened_sample", "draw_mode", "mode")):
         return []
     found = []
     for number in range(1, min(len(probabilities), MOST_MODES) + 1):

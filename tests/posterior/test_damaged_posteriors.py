@@ -30,6 +30,7 @@ from invgp.cli.console import Console
 from invgp.errors import ConfigError, InvgpError
 from invgp.maps.predict import plan_map, predict
 from invgp.posterior.dataset_schema import SchemaError, check_schema
+from invgp.reports.findings import mode_tables
 
 GRID = "easting=500000:500100:50,northing=6000000:6000060:30"
 
@@ -288,6 +289,18 @@ def test_that_a_sampled_posterior_without_some_attributes_of_its_draws_serves_or
     predict(sampled, grid=GRID, draws=1)
     for form in ("csv", "pest", "arviz"):
         invgp.export(sampled, form, tmp_path / form)
+
+
+def test_that_modes_without_their_draws_are_not_reported_and_other_numbers_of_modes_are_refused(
+    posterior: xr.Dataset,
+) -> None:
+    sampled = add_modes(posterior)
+    assert mode_tables(sampled.drop_vars("mode")) == []
+    with pytest.raises(SchemaError, match="its dimension 'posterior_mode' must have the size 2, was 1"):
+        check_schema(sampled.isel(posterior_mode=slice(1)))
+    along = sampled["near_predicted_by_mode"].transpose()
+    with pytest.raises(SchemaError, match="its variable 'near_predicted_by_mode' must lie along 'posterior_mode'"):
+        check_schema(sampled.assign(near_predicted_by_mode=along))
 
 
 @pytest.mark.slow
