@@ -108,7 +108,7 @@ def test_that_a_section_draws_the_mean_of_each_mode(gaussian):
 def test_that_the_api_writes_one_mode(area, tmp_path):
     [path, *_] = invgp.export(area, "csv", tmp_path / "second.csv", mode=2)
     table = np.genfromtxt(path, delimiter=",", names=True)
-    np.testing.assert_allclose(table["depth"], select_mode(area, 2)["depth"], rtol=1e-5)
+    np.testing.assert_allclose(table["depth_m"], select_mode(area, 2)["depth"], rtol=1e-5)
     figures = invgp.plot(area, tmp_path / "second.png", kinds=["map"], mode=2, dpi=50)
     assert [figure.name for figure in figures] == ["second.png"]
     with pytest.raises(ConfigError, match=r"^mode: must be from 1 to 2, was 3$"):
