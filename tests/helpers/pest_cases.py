@@ -46,6 +46,10 @@ restart estimation
  7 {wells} 2 1 2
  2 1 double point 1 0 0
  10.0 2.0 0.3 0.03 10
+ 3.0 3.0 0.001
+ 0.1
+ 30 0.01 3 3 0.01 3
+ 1 1 1
 * singular value decomposition
  1
  7 5e-7
@@ -186,6 +190,11 @@ PILOT_CONTROL = """pcf
 restart regularisation
  {counts} 1 1 2
  1 1 double point 1 0 0
+ 10.0 2.0 0.3 0.03 10
+ 3.0 3.0 0.001
+ 0.1
+ 30 0.01 3 3 0.01 3
+ 1 1 1
 * parameter groups
  hk relative 0.01 0.0 switch 2.0 parabolic
 * parameter data
