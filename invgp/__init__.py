@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from invgp import adapters, forward_models, likelihoods, measures, netcdf, plots
-    from invgp.api import calibrate, compare, difference, export, open_posterior, plot, report, revise, weigh, write
+    from invgp.api import (
+        calibrate,
+        compare,
+        crossvalidate,
+        difference,
+        export,
+        open_posterior,
+        plot,
+        report,
+        revise,
+        weigh,
+        write,
+    )
     from invgp.config import define, load
     from invgp.errors import InvgpError
     from invgp.estimator import SAVIGP
@@ -31,6 +43,7 @@ __all__ = [
     "adapters",
     "calibrate",
     "compare",
+    "crossvalidate",
     "define",
     "difference",
     "export",
@@ -58,6 +71,7 @@ _MODULES = {
     "SAVIGP": "invgp.estimator",
     "calibrate": "invgp.api",
     "compare": "invgp.api",
+    "crossvalidate": "invgp.api",
     "define": "invgp.config",
     "difference": "invgp.api",
     "export": "invgp.api",

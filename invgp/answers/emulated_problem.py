@@ -164,7 +164,7 @@ def emulate(
     state = replace(state, runs=runs)
     if start is not None:
         algorithm = model.algorithm(model.emulator_stages)
-        factors = SiteFactors(*(backend.asarray(part) for part in start))
+        factors = SiteFactors(*(backend.asarray(part) for part in _observed_factors(problem, start)))
         with suppress(np.linalg.LinAlgError):  # the search begins at the prior
             state = replace(state, start=algorithm.posterior(factors, state.start.hyper))
     posterior = state.start
@@ -180,6 +180,13 @@ def emulate(
         if moved < model.options.step_converged:
             break
     return EmulatedProblem(model, runner, state)
+
+
+def _observed_factors(problem: Problem, factors: SiteFactors) -> SiteFactors:
+    """Return site factors as host arrays, without information at sites that have no data."""
+    observed = np.asarray(np.isfinite(problem.survey.Y).any(axis=1))
+    precision, shift = (to_numpy(part) for part in factors)
+    return SiteFactors(np.where(observed[:, None, None], precision, 0.0), np.where(observed[:, None], shift, 0.0))
 
 
 def runs_of(posterior: xr.Dataset, problem: Problem, ledger: Path | None) -> Runs:

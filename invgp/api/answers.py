@@ -249,6 +249,64 @@ def revise(
     return found
 
 
+def crossvalidate(
+    posterior: xr.Dataset | str | Path,
+    *,
+    by: str = "site",
+    blocks: int = 10,
+    config: str | Path | Problem | None = None,
+    seed: int = 1,
+    output: str | Path | None = None,
+    plot: str | Path | None = None,
+) -> xr.Dataset:
+    """Predict data that are left out, without simulator runs, and compare them with the observations.
+
+    Parameters
+    ----------
+    posterior : xarray.Dataset, str or Path
+        Posterior of a site model from `invgp.invert`, or its file.
+    by : str
+        What is left out at a time: ``"site"``, ``"block"`` of neighbouring sites, or ``"source"``.
+    blocks : int
+        Number of blocks.
+    config : str, Path or Problem, optional
+        Problem or configuration of the posterior; by default it is searched for by its text, beside and above the file.
+    seed : int
+        Random seed of the predictions.
+    output : str or Path, optional
+        netCDF file for the result; by default none.
+    plot : str or Path, optional
+        Figure, ``.png``, ``.svg`` or ``.pdf``; by default none.
+
+    Returns
+    -------
+    xarray.Dataset
+        For each observation, here time: ``time_held_out_mean`` and ``_std`` of the prediction,
+        ``time_held_out_probability`` that it is below the datum (PIT), ``time_held_out_residual``, the same as a
+        standard normal score, and ``time_held_out_crps``; by site, ``held_out_log_score``, the Pareto k of the weights,
+        and whether the posterior was computed anew. The attributes contain the total log score and the coverage.
+
+    Raises
+    ------
+    ConfigError
+        An argument is not valid, or the posterior does not contain the runs of an emulator.
+
+    Examples
+    --------
+    >>> result = invgp.crossvalidate(posterior, config=problem)
+    >>> result["time_held_out_residual"].dims
+    ('site',)
+    """
+    from invgp.answers.cross_validation import cross_validate  # noqa: PLC0415 - as above
+
+    output, plot = _check_paths(output, plot, (posterior,))
+    dataset, base = emulated_posterior(posterior, config)
+    with limit_threads(base.problem):
+        found = cross_validate(dataset, base, by, blocks, seed)
+    _write(found, output, plot, "plot_cross_validation")
+    return found
+
+
 def _revised_problem(
     dataset: xr.Dataset,
     source: Path | None,

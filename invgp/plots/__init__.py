@@ -15,7 +15,7 @@ from invgp.plots.fit import plot_fit
 from invgp.plots.hyperparameter_figure import plot_hyperparameters
 from invgp.plots.inference_figures import plot_convergence, plot_correlation
 from invgp.plots.map_figures import plot_map
-from invgp.plots.place_figures import plot_difference
+from invgp.plots.place_figures import plot_cross_validation, plot_difference
 from invgp.plots.plot_data import select_latents, slice_grid
 from invgp.plots.scalar_figure import plot_scalars
 from invgp.plots.sections import plot_section
@@ -31,6 +31,7 @@ __all__ = [
     "plot_comparison",
     "plot_convergence",
     "plot_correlation",
+    "plot_cross_validation",
     "plot_difference",
     "plot_draws",
     "plot_evidence",

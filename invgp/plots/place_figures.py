@@ -19,6 +19,7 @@ from invgp.plots.style import GREY, PAGE, STYLE, NotebookFigure, add_legend, let
 
 _DOT = 14.0  # points squared
 _DIVERGING, _SEQUENTIAL = "RdBu_r", "viridis"
+UNUSUAL = 2.0  # standardised residual beyond which data are marked
 
 
 class PlacePanel(NamedTuple):
@@ -188,3 +189,26 @@ def plot_difference(difference: xr.Dataset) -> Figure:
             PlacePanel(f"{name}_std_ratio", f"{text}: ratio of std", 1.0),
         ]
     return draw_places(difference, panels, 3, f"change exceeds {level:g} joint standard deviations")
+
+
+def plot_cross_validation(result: xr.Dataset) -> Figure:
+    """Draw the standardised residuals of data that were left out.
+
+    Values beyond 2 are marked; about 5% of the data of a calibrated posterior are.
+
+    Parameters
+    ----------
+    result : Dataset
+        From `invgp.crossvalidate`.
+
+    Returns
+    -------
+    Figure
+    """
+    panels, drawn = [], result
+    for name in str(result.attrs["invgp_observations"]).split():
+        variable = f"{name}_held_out_residual"
+        drawn = drawn.assign({f"{name}_unusual": (np.abs(result[variable]) > UNUSUAL).astype(np.int8)})
+        title = f"{name.replace('_', ' ')}: held-out residual / std"
+        panels.append(PlacePanel(variable, title, 0.0, UNUSUAL, f"{name}_unusual"))
+    return draw_places(drawn, panels, min(len(panels), 2), f"beyond {UNUSUAL:g} standard deviations")

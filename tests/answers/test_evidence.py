@@ -13,7 +13,7 @@ from invgp.answers.emulated_problem import emulate, runs_of
 from invgp.answers.evidence import BOUND, EMULATED, STORED, describe_factor
 from invgp.core.sampling.bridge import bridge_evidence
 from invgp.errors import ConfigError
-from invgp.inference.exact_draws import SamplingOptions, draw_by_hamiltonian, draw_by_importance
+from invgp.inference.exact_draws import SamplingOptions, draw_by_hamiltonian
 from invgp.inference.tempered_draws import draw_by_tempering
 
 
@@ -43,8 +43,6 @@ def test_that_samplers_agree_on_the_evidence_of_a_curved_posterior():
     error = np.hypot(tempered.log_evidence_error, hamiltonian.log_evidence_error)
     assert error < 0.3
     assert abs(tempered.log_evidence - hamiltonian.log_evidence) < 4.0 * error
-    importance, _ = draw_by_importance(target, gaussian, rng, options)
-    assert importance.k_hat > 0.7  # importance sampling of the Gaussian alone is not reliable here
     stored = posterior.attrs["invgp_log_evidence"], posterior.attrs["invgp_log_evidence_error"]
     assert abs(tempered.log_evidence - stored[0]) < 4.0 * np.hypot(tempered.log_evidence_error, stored[1])
 

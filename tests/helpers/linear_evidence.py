@@ -7,16 +7,20 @@ import invgp
 from helpers.problems import WEIGHTS
 
 
-def exact_evidence(problem):
-    """Of the linear problem, whose data are jointly Gaussian."""
+def data_moments(problem):
+    """Prior mean and covariance, with noise, of all data of the linear problem, by site."""
     X, N = problem.survey.X, problem.survey.size
     covariance = np.zeros((N, 2, N, 2))
     for latent, weights in zip(problem.latents, WEIGHTS.T, strict=True):
         prior = latent.kernel(X, X) * latent.std[0] ** 2
         covariance += np.einsum("nm,p,q->npmq", prior, weights, weights)
     covariance = covariance.reshape(2 * N, 2 * N) + np.diag(problem.noise_std.ravel() ** 2)
-    mean = np.tile(WEIGHTS @ [latent.mean[0] for latent in problem.latents], N)
-    return multivariate_normal(mean, covariance).logpdf(problem.survey.Y.ravel())
+    return np.tile(WEIGHTS @ [latent.mean[0] for latent in problem.latents], N), covariance
+
+
+def exact_evidence(problem):
+    """Of the linear problem, whose data are jointly Gaussian."""
+    return multivariate_normal(*data_moments(problem)).logpdf(problem.survey.Y.ravel())
 
 
 def product_problem():

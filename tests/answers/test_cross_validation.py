@@ -1,0 +1,79 @@
+"""Cross-validation against the closed form of a linear problem."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal, norm
+
+import invgp
+from helpers.command_line import here, write_files
+from helpers.linear_evidence import data_moments
+from helpers.problems import linear_problem
+from invgp.answers.cross_validation import site_groups
+from invgp.errors import ConfigError
+
+
+@pytest.fixture(scope="module")
+def inverted():
+    problem = linear_problem(posterior="sampled")
+    mean, covariance = data_moments(problem)
+    y = np.random.default_rng(5).multivariate_normal(mean, covariance).reshape(15, 2)
+    columns = zip(problem.survey.observations, y.T, strict=True)
+    observations = tuple(replace(one, values=values[:, None]) for one, values in columns)
+    problem = replace(problem, survey=replace(problem.survey, observations=observations))
+    return problem, invgp.invert(problem)
+
+
+def exact_scores(problem, groups):
+    """Log predictive density of each site's data without its group, and the probability of each datum."""
+    mean, covariance = data_moments(problem)
+    y, N = problem.survey.Y.ravel(), problem.survey.size
+    score, pit = np.empty(N), np.empty((N, 2))
+    for n in range(N):
+        out = np.repeat(groups == groups[n], 2)
+        own = np.asarray([2 * n, 2 * n + 1])
+        gain = np.linalg.solve(covariance[np.ix_(~out, ~out)], covariance[np.ix_(~out, own)]).T
+        centre = mean[own] + gain @ (y - mean)[~out]
+        spread = covariance[np.ix_(own, own)] - gain @ covariance[np.ix_(~out, own)]
+        score[n] = multivariate_normal(centre, spread).logpdf(y[own])
+        pit[n] = norm.cdf((y[own] - centre) / np.sqrt(np.diagonal(spread)))
+    return score, pit
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", ["site", "block"])
+def test_that_scores_of_a_linear_problem_are_exact(inverted, by):
+    problem, posterior = inverted
+    found = invgp.crossvalidate(posterior, by=by, blocks=4, config=problem)
+    score, pit = exact_scores(problem, site_groups(problem, by, 4))
+    error = np.abs(found["held_out_log_score"].values - score)
+    assert np.all(error < np.where(score > -5.0, 0.25, 0.9))  # few draws come near data in the tails
+    assert np.median(error) < 0.15
+    own = np.stack([found[f"{name}_held_out_probability"].values for name in ("first", "second")], axis=-1)
+    np.testing.assert_allclose(own, pit, atol=0.07)
+    assert found.attrs["invgp_groups"] == (15 if by == "site" else 4)
+
+
+@pytest.mark.slow
+def test_that_the_command_does_not_run_the_simulator(tmp_path):
+    write_files(tmp_path)
+    assert here("run", "survey.toml", cwd=tmp_path).returncode == 0
+    (tmp_path / "was_called").unlink()
+    result = json.loads(here("crossvalidate", "posterior.nc", "--json", cwd=tmp_path).stdout)
+    assert result["groups"] == 5  # one of the six sites has no datum
+    assert result["observations"][0]["data"] == 5
+    assert not (tmp_path / "was_called").exists()
+    assert (tmp_path / "posterior_crossvalidation.png").stat().st_size > 5000
+    failed = here("crossvalidate", "posterior.nc", "--by", "source", cwd=tmp_path)
+    assert failed.returncode == 2
+    assert "--by: must be 'site' or 'block', since the problem has one source" in failed.stderr
+
+
+def test_that_blocks_are_neighbours(inverted):
+    problem, _ = inverted
+    groups = site_groups(problem, "block", 3)
+    assert set(groups) == {0, 1, 2}
+    with pytest.raises(ConfigError, match=r"^blocks: must be between 2 and 15, the sites with data, was 99$"):
+        site_groups(problem, "block", 99)
