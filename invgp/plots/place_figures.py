@@ -37,6 +37,8 @@ class PlacePanel(NamedTuple):
         Variable that is positive at places to mark.
     log : bool
         Whether the axis is logarithmic.
+    points : bool
+        Whether values on a line are circles, as of data, instead of a curve.
     """
 
     variable: str
@@ -45,6 +47,7 @@ class PlacePanel(NamedTuple):
     band: float | None = None
     marked: str | None = None
     log: bool = False
+    points: bool = False
 
 
 def draw_places(ds: xr.Dataset, panels: Sequence[PlacePanel], columns: int, marked: str = "") -> Figure:
@@ -86,7 +89,11 @@ def _draw_lines(
             ax.axhline(panel.centre, color=GREY, linewidth=0.6, linestyle=(0, (5, 3)))
         for curve in read_curves(ds, panel.variable):
             values = read_values(ds, panel.variable, curve)
-            ax.plot(x[order], values[order], color=curve.colour, linewidth=0.9)
+            style: dict[str, Any] = {"linewidth": 0.9}
+            if panel.points:
+                style = {"marker": "o", "linestyle": "none", "markersize": 2.4, "markerfacecolor": "none"}
+                style["markeredgewidth"] = 0.5
+            ax.plot(x[order], values[order], color=curve.colour, **style)
             handles.setdefault(curve.label, Line2D([], [], color=curve.colour, linewidth=0.9, label=curve.label))
             if panel.marked is not None:
                 chosen = read_values(ds, panel.marked, curve) > 0
@@ -210,5 +217,5 @@ def plot_cross_validation(result: xr.Dataset) -> Figure:
         variable = f"{name}_held_out_residual"
         drawn = drawn.assign({f"{name}_unusual": (np.abs(result[variable]) > UNUSUAL).astype(np.int8)})
         title = f"{name.replace('_', ' ')}: held-out residual / std"
-        panels.append(PlacePanel(variable, title, 0.0, UNUSUAL, f"{name}_unusual"))
+        panels.append(PlacePanel(variable, title, 0.0, UNUSUAL, f"{name}_unusual", points=True))
     return draw_places(drawn, panels, min(len(panels), 2), f"beyond {UNUSUAL:g} standard deviations")
