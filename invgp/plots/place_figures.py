@@ -35,8 +35,6 @@ class PlacePanel(NamedTuple):
         Distance from the centre within which values are usual.
     marked : str or None
         Variable that is positive at places to mark.
-    log : bool
-        Whether the axis is logarithmic.
     points : bool
         Whether values on a line are circles, as of data, instead of a curve.
     """
@@ -46,7 +44,6 @@ class PlacePanel(NamedTuple):
     centre: float | None = None
     band: float | None = None
     marked: str | None = None
-    log: bool = False
     points: bool = False
 
 
@@ -99,10 +96,7 @@ def _draw_lines(
                 chosen = read_values(ds, panel.marked, curve) > 0
                 ax.plot(x[chosen], values[chosen], "o", color=curve.colour, markersize=2.4)
                 any_mark |= bool(chosen.any())
-        if panel.log:
-            ax.set_yscale("log")
-        else:
-            set_value_ticks(ax.yaxis, tick_power(ax.get_ylim()), 5)
+        set_value_ticks(ax.yaxis, tick_power(ax.get_ylim()), 5)
         ax.set_ylabel(axis_label(ds[panel.variable], panel.title, width=30, power=tick_power(ax.get_ylim())))
         set_position_ticks(ax.xaxis, x, 6)
         if panel.centre is None and increases_downwards(ds[panel.variable]):
