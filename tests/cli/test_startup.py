@@ -76,7 +76,7 @@ def completed(typed: str, cwd: Path) -> tuple[list[str], set[str]]:
 
 def test_that_the_shell_completes_commands_without_loading_them(tmp_path: Path) -> None:
     offered, modules = completed("invgp c", tmp_path)
-    assert offered == ["calibrate", "check", "compare"]
+    assert offered == ["calibrate", "check", "compare", "crossvalidate"]
     assert not modules & {*HEAVY, "numpy", "invgp.cli.check"}
 
 
