@@ -212,7 +212,9 @@ restart regularisation
 * prior information
  smooth 1.0 * log(ppt00:hk) - 1.0 * log(ppt01:hk) = 0.0 1.0 regul
 * regularisation
- 10.0 10.5
+ 10.0 10.5 0.1
+ 1.0 1e-10 1e10
+ 1.3 1e-2 1
 ++ parcov(prior.cov)
 ++ies_num_reals(100)
 """
