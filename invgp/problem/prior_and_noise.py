@@ -91,6 +91,17 @@ class Latent:
         """Return the prior mean (N, L) of the processes at points X (N, D), or (N, 2 D) with half-widths of intervals.
 
         It is NaN outside a map.
+
+        Parameters
+        ----------
+        X : array, shape (N, D) or (N, 2 D)
+            Points, or points with half-widths of intervals, in the units of the coordinates.
+        coordinates : int
+            Number of coordinates, D.
+
+        Returns
+        -------
+        array, shape (N, L)
         """
         if self.maps is not None:
             return self.maps.mean_at(X, coordinates)
@@ -98,7 +109,19 @@ class Latent:
         return np.broadcast_to(mean, (len(X), self.size))
 
     def mean_at(self, X: Floats, coordinates: int) -> Floats:
-        """Return the prior mean (N, L) of the physical quantity, without a trend; parameters as of `process_mean`."""
+        """Return the prior mean (N, L) of the physical quantity, without a trend.
+
+        Parameters
+        ----------
+        X : array, shape (N, D) or (N, 2 D)
+            Points, or points with half-widths of intervals, in the units of the coordinates.
+        coordinates : int
+            Number of coordinates, D.
+
+        Returns
+        -------
+        array, shape (N, L)
+        """
         if self.maps is None:
             return np.broadcast_to(self.mean, (len(X), self.size))
         _, std = self.link.prior_to_process(self.mean, self.std)
