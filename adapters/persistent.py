@@ -238,6 +238,7 @@ class Conversation:
     timeout: float
     limit: int
     _sent: deque[Request] = field(default_factory=deque)
+    _busy_since: float = 0.0  # s: the program has had a request to answer since then
 
     def run(self, rows: Iterable[int]) -> Generator[tuple[int, list[float] | RunError], None, None]:
         """Yield each row, in order, with its outputs or with the cause of its failure."""
@@ -298,14 +299,17 @@ class Conversation:
             waiting.popleft()
             size += len(request.line)
         if new:
+            if len(self._sent) == len(new):
+                self._busy_since = time.perf_counter()
             program.send(b"".join(request.line for request in new), len(new))
 
     def _receive(self, program: PersistentProcess) -> list[float] | RunError:
         """Return the answer to the oldest request; set how many requests the program may have."""
         request = self._sent[0]
-        start = time.perf_counter()
         line = program.receive(self.timeout, self.limit)
-        quick = time.perf_counter() - start < QUICK and self.key not in _one_at_a_time
+        now = time.perf_counter()
+        quick = now - self._busy_since < QUICK and self.key not in _one_at_a_time
+        self._busy_since = now
         try:
             return self.read(line, request.number)
         except LostError:

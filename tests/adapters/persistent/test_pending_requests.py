@@ -13,6 +13,7 @@ import pytest
 from helpers.executable_models import MakeProgram
 from helpers.persistent_models import HANG, OK, model, run
 from invgp.adapters import PersistentModel, Status, persistent
+from invgp.adapters.persistent_process import PersistentProcess
 
 pytestmark = pytest.mark.processes
 
@@ -79,6 +80,20 @@ def test_that_a_quick_program_gets_several_requests_ahead_but_not_all(program: M
 def test_that_a_slow_program_gets_one_request_at_a_time(program: MakeProgram, tmp_path: Path) -> None:
     got = run(hoarder(program, tmp_path, seconds=0.002), tmp_path, np.arange(20.0))
     assert got.outputs[:, 1].tolist() == [1] * 20
+
+
+def test_that_a_slow_program_is_not_taken_for_a_quick_one_if_this_process_is_slower(
+    program: MakeProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = PersistentProcess.send
+
+    def send_and_wait(self: PersistentProcess, data: bytes, count: int) -> None:
+        send(self, data, count)
+        time.sleep(0.05)  # as if other processes had the processor: the answer has come when it is expected
+
+    monkeypatch.setattr(PersistentProcess, "send", send_and_wait)
+    got = run(hoarder(program, tmp_path, seconds=0.002), tmp_path, np.arange(8.0))
+    assert got.outputs[:, 1].tolist() == [1] * 8
 
 
 @pytest.mark.usefixtures("quick")
