@@ -116,7 +116,10 @@ MISTAKES: list[tuple[Any, str]] = [
     (lambda p: invgp.plot(3), "posterior: must be an xarray.Dataset or a path, was a int"),
     (lambda p: invgp.report(p, "a.pdf"), "output: must end in .html, was 'a.pdf'"),
     (lambda p: invgp.report(p.drop_attrs()), "posterior: must be a posterior of invgp, was another dataset"),
-    (lambda p: invgp.export(p, "xls"), "format: must be csv, geotiff, geopackage, aseg-gdf2, vtk, arviz, pest, was 'xls'"),
+    (
+        lambda p: invgp.export(p, "xls"),
+        "format: must be csv, geotiff, geopackage, aseg-gdf2, vtk, arviz, pest, was 'xls'",
+    ),
     (lambda p: invgp.export(p, "csv", variables=["dept"]), "variables: must be a field of the file, was 'dept'"),
     (lambda p: invgp.write(p, "a.txt"), "path: must end in .nc, was 'a.txt'"),
     (invgp.compare, "config: must be the problem or the configuration of the posterior, was not given"),

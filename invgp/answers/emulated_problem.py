@@ -98,32 +98,6 @@ class EmulatedProblem:
         density = noise_log_density(self.noisy_problem, self.model.backend)
         return to_numpy(density(self.model.backend.asarray(predicted)))
 
-    def log_likelihood_of_data(self, predicted: Floats) -> Floats:
-        """Compute the log likelihood (R, N, P) of each datum given the latents; 0 where nothing was observed.
-
-        Data whose noise is correlated are taken for independent.
-        """
-        problem, found = self.noisy_problem, np.zeros(predicted.shape)
-        for p in range(predicted.shape[2]):
-            found[..., p] = to_numpy(
-                noise_log_density(keep_data(problem, p), self.model.backend)(self.model.backend.asarray(predicted))
-            )
-        return found
-
-
-def keep_data(problem: Problem, number: int) -> Problem:
-    """Return a problem in which all observations but one output number are missing, without noise correlations."""
-    observations = []
-    for observation in problem.survey.observations:
-        columns = problem.observation_slices[observation.name]
-        values = np.full_like(observation.values, np.nan)
-        if columns.start <= number < columns.stop:
-            own = number - columns.start
-            values[:, own] = observation.values[:, own]
-        observations.append(replace(observation, values=values))
-    noise = replace(problem.noise, correlation={})
-    return replace(problem, survey=replace(problem.survey, observations=tuple(observations)), noise=noise)
-
 
 def check_site_model(problem: Problem) -> None:
     """Raise `ArgumentError` unless the question can be answered on an emulator of the problem."""
