@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
+from invgp.bounded_links import link_attributes
 from invgp.core.backend import select_backend, to_numpy
 from invgp.core.coupled.coupled_gaussian import SiteFactors
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior, movement
@@ -30,6 +31,7 @@ from invgp.inference.search_state import SearchState
 from invgp.inference.site_model import SiteModel, prepare_site_model, uses_emulator
 from invgp.latent_model.learned_problem import with_learned_hyperparameters
 from invgp.latent_model.noise_density import noise_log_density
+from invgp.links import Link
 from invgp.posterior.run_variables import read_runs
 from invgp.problem import Floats, Part, Problem
 from invgp.problem.sources import Integers
@@ -197,7 +199,8 @@ def transfer_runs(runs: Runs, old: Problem, new: Problem) -> Runs:
     """Return the runs of one problem for another with the same simulators.
 
     The sources are matched by name, and their sites by the columns that the simulator takes. Runs of sources and sites
-    that the other problem does not have are left out; if the simulator takes no column, all sites are alike.
+    that the other problem does not have are left out; if the simulator takes no column, all sites are alike. Runs with
+    values that the other problem excludes by its bounds are left out, too.
     """
     by_name = {part.name: part for part in simulated_parts(old)}
     found = []
@@ -209,9 +212,37 @@ def transfer_runs(runs: Runs, old: Problem, new: Problem) -> Runs:
         sites = _match_sites(before, part)[own.sites]
         if np.all(sites < 0) and not _site_columns(part):
             sites = np.arange(len(own)) % part.problem.survey.size
-        kept = sites >= 0
-        found.append((part, Runs(sites[kept], own.latents[kept], own.outputs[kept], own.stage[kept])))
+        latents = _convert_latents(own.latents, old, new)
+        kept = (sites >= 0) & np.isfinite(latents).all(axis=1)
+        found.append((part, Runs(sites[kept], latents[kept], own.outputs[kept], own.stage[kept])))
     return join_runs(found, new.noise_std.shape[1])
+
+
+def has_same_scales(old: Problem, new: Problem) -> bool:
+    """Return whether the same values of the latent processes are the same physical values in both problems."""
+    first, second = (np.eye(p.latent_count) if p.mixing is None else p.mixing for p in (old, new))
+    same = np.array_equal(first, second)
+    return same and all(_is_same_link(a.link, b.link) for a, b in zip(old.latents, new.latents, strict=True))
+
+
+def _is_same_link(old: Link, new: Link) -> bool:
+    first, second = link_attributes(old), link_attributes(new)
+    return first.keys() == second.keys() and all(np.array_equal(first[key], second[key]) for key in first)
+
+
+def _convert_latents(latents: Floats, old: Problem, new: Problem) -> Floats:
+    """Return the processes (R, Q) of a problem with the physical values of those of another one; see `Problem.mixing`.
+
+    They are not finite beyond the bounds of the new problem.
+    """
+    if has_same_scales(old, new):
+        return latents
+    f = np.array(old.mix(latents))
+    for a, b in zip(old.latents, new.latents, strict=True):
+        if not _is_same_link(a.link, b.link):
+            part = old.latent_slices[a.name]
+            f[:, part] = b.link.inverse(a.link(f[:, part]))
+    return new.unmix(f)
 
 
 def _site_columns(part: Part) -> list[str]:

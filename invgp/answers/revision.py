@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
-from invgp.answers.emulated_problem import EmulatedProblem, emulate, stored_factors, transfer_runs
+from invgp.answers.emulated_problem import (
+    EmulatedProblem,
+    emulate,
+    has_same_scales,
+    stored_factors,
+    transfer_runs,
+)
 from invgp.core.backend import to_numpy
 from invgp.emulation.run_schedule import runs_in_a_step
 from invgp.inference.exact_draws import SamplingOptions, smooth_weights
@@ -94,8 +100,9 @@ def revise_posterior(posterior: xr.Dataset, base: EmulatedProblem, problem: Prob
     same_sites = problem.survey.locations.shape == base.problem.survey.locations.shape and np.array_equal(
         problem.survey.locations, base.problem.survey.locations
     )
+    comparable = same_sites and has_same_scales(base.problem, problem)
     runs = transfer_runs(base.state.runs, base.problem, problem)
-    new = emulate(problem, runs, seed, stored_factors(posterior) if same_sites else None)
+    new = emulate(problem, runs, seed, stored_factors(posterior) if comparable else None)
     moved = move_draws(posterior, base, new) if same_sites else None
     samples, k_hat = (None, math.nan) if moved is None else _reweight(moved, new, posterior, seed)
     if samples is None:
@@ -106,7 +113,7 @@ def revise_posterior(posterior: xr.Dataset, base: EmulatedProblem, problem: Prob
         state = replace(new.state, samples=samples, target=target)
     near = (
         _near_earlier(base, new)
-        if same_sites and has_converged(posterior)
+        if comparable and has_converged(posterior)
         else np.zeros(problem.survey.size, dtype=bool)
     )
     return _finish(new, state, k_hat, near)
@@ -123,9 +130,12 @@ def _near_earlier(base: EmulatedProblem, new: EmulatedProblem) -> NDArray[np.boo
 
 
 def move_draws(posterior: xr.Dataset, base: EmulatedProblem, new: EmulatedProblem) -> MovedDraws | None:
-    """Move the draws in a file to a revised posterior; None if it has none, or if their prior is not dense."""
+    """Move the draws in a file to a revised posterior; None if it has no converged ones, or no dense prior."""
     prior, learnt = base.gaussian.prior, str(posterior.attrs.get("invgp_hyperparameters", ""))
     if "whitened_sample" not in posterior or learnt or not prior.dense or not new.gaussian.prior.dense:
+        return None
+    names = [f"{name}_r_hat" for name in str(posterior.attrs["invgp_latents"]).split()]
+    if any(float(posterior[name].max()) > SamplingOptions().largest_r_hat for name in names if name in posterior):
         return None
     whitened = np.asarray(posterior["whitened_sample"].values, dtype=np.float64)
     if whitened.shape[1:] != (prior.latent_count, prior.inducing_count):

@@ -245,7 +245,10 @@ class SampledSearch:
             state = replace(state, verification=verification)
             expected = np.hypot(emulator.site_error(sites), limit)
             ratios.append((errors / expected)[:, ~state.direct[sites]].ravel())
-        return state, not root_mean_square(np.concatenate(ratios)) > self.rounds.surprising
+        found = np.concatenate(ratios)
+        if found.size and not np.isfinite(found).any():
+            return state, False
+        return state, not root_mean_square(found) > self.rounds.surprising
 
     def _widened_sites(self, model: SiteModel, state: SearchState) -> NDArray[np.bool_]:
         """Return a mask (N,) of the sites whose posterior the error of the emulator changes."""

@@ -46,6 +46,8 @@ class SimulatedOptions:
         Effective number of draws below which the site counts as not sampled.
     largest_k_hat : float
         Largest Pareto k of the weights.
+    most_missing : float
+        Largest share of draws whose runs lack an output.
     """
 
     batch: int = 50
@@ -53,6 +55,7 @@ class SimulatedOptions:
     enough: float = 150.0
     fewest_effective: float = 60.0
     largest_k_hat: float = 0.7
+    most_missing: float = 0.1
 
 
 def sample_with_simulator(
@@ -89,7 +92,7 @@ def sample_with_simulator(
     groups = independent_groups(target.gaussian.prior, SamplingOptions().independent)
     groups = [group for group in groups if sites[group].any()]
     stage, latents, direct = int(state.runs.stage.max()) + 1, samples.latents.copy(), state.direct.copy()
-    effective, r_hat, log_evidence = samples.effective.copy(), samples.r_hat.copy(), samples.log_evidence
+    effective, log_evidence, error = samples.effective.copy(), samples.log_evidence, samples.log_evidence_error
     for number, group in enumerate(groups):
         bad = group[sites[group]]
         left = runner.simulator.runs_left
@@ -103,12 +106,15 @@ def sample_with_simulator(
         count = _effective_number(smoothed)
         if k_hat > options.largest_k_hat or count < options.fewest_effective:
             continue
+        if weighting.missing > options.most_missing * len(chosen):
+            continue
         shares = np.exp(smoothed - logsumexp(smoothed))
         places = (rng.random() + np.arange(len(latents))) / len(latents)
         selected = np.minimum(np.searchsorted(np.cumsum(shares), places), len(shares) - 1)
         latents[:, group] = samples.latents[np.ix_(chosen[rng.permutation(selected)], group)]
-        effective[group], r_hat[group], direct[bad] = count, 1.0, True
+        effective[group], direct[bad] = np.minimum(effective[group], count), True
         log_evidence += float(logsumexp(log_weights) - np.log(len(log_weights)))
+        error = float(np.hypot(error, count**-0.5))
     if not direct.any():
         return state
     posterior = posterior_on(model, target.emulator, target.gaussian)
@@ -117,9 +123,9 @@ def sample_with_simulator(
         latents=latents,
         mode=label_modes(latents, SamplingOptions()),
         method=f"{samples.method}, weighted with the simulator at some sites",
-        r_hat=r_hat,
         effective=effective,
         log_evidence=log_evidence,
+        log_evidence_error=error,
         whitened=posterior.whiten(latents),
     )
     return replace(state, samples=samples, direct=direct)
@@ -139,17 +145,19 @@ def outputs_at_draws(state: SearchState, emulator: Surrogate, latents: Floats, s
 
 
 def strata(points: Floats, count: int) -> list[Integers]:
-    """Divide points (R, D) into `count` parts of nearly equal size, each compact: halves along the widest direction."""
-    parts = [np.arange(len(points))]
-    while len(parts) < count:
-        widest = max(range(len(parts)), key=lambda k: len(parts[k]))
-        part = parts.pop(widest)
-        if len(part) < 2:
-            return [*parts, part]
+    """Divide points (R, D) into `count` parts of nearly equal size, each compact: cut along the widest direction."""
+    parts = [(np.arange(len(points)), min(count, len(points)))]
+    done = []
+    while parts:
+        part, own = parts.pop()
+        if own < 2:
+            done.append(part)
+            continue
         axis = int(np.argmax(points[part].std(axis=0)))
         order = part[np.argsort(points[part, axis], kind="stable")]
-        parts += [order[: len(order) // 2], order[len(order) // 2 :]]
-    return parts
+        middle = len(order) * (own // 2) // own
+        parts += [(order[middle:], own - own // 2), (order[:middle], own // 2)]
+    return done
 
 
 class _Weighting:
@@ -168,6 +176,8 @@ class _Weighting:
     ) -> None:
         self.model, self.runner, self.target, self.sites, self.stage = model, runner, target, sites, stage
         self.draws, self.rng, self.options = draws, rng, options
+        self.missing = 0  # draws with a run that lacks an output
+        self.observed = np.isfinite(model.problem.survey.Y[sites])
         exact = with_learned_hyperparameters(model.problem, target.gaussian)
         wider = with_learned_hyperparameters(model.with_emulator_error(target.emulator), target.gaussian)
         self.densities = [noise_log_density(problem.select_sites(sites), model.backend) for problem in (exact, wider)]
@@ -200,13 +210,15 @@ class _Weighting:
         batch = self.runner.evaluate(latents, "simulated-draws", self.sites)
         state = replace(state, runs=state.runs.append(latents, batch.outputs, batch.valid, self.sites, self.stage))
         emulated = self.target.emulator.predict(latents, self.sites)
-        known = batch.valid[..., None] & np.isfinite(batch.outputs)
-        outputs = np.where(known, batch.outputs, emulated)  # a run without an output changes no weight
+        found = np.isfinite(batch.outputs)
+        known = batch.valid & np.all(found | ~self.observed, axis=-1)
+        self.missing += int(np.count_nonzero(~known.all(axis=1)))
         exact, wider = (
             to_numpy(density(self.model.backend.asarray(y)))
-            for density, y in zip(self.densities, (outputs, emulated), strict=True)
+            for density, y in zip(self.densities, (np.where(found, batch.outputs, emulated), emulated), strict=True)
         )
-        return state, np.sum(exact - wider, axis=1)
+        # Without an output the ratio is 1, its mean over the error of the emulator.
+        return state, np.sum(np.where(known, exact - wider, 0.0), axis=1)
 
 
 def _is_possible(model: SiteModel, target: SampledTarget) -> bool:

@@ -10,7 +10,9 @@ import invgp
 from helpers.command_line import CONFIG, here, write_files
 from helpers.linear_evidence import exact_evidence, product_problem
 from helpers.problems import linear_problem
+from invgp.answers.emulated_problem import transfer_runs
 from invgp.answers.revision import MOVED
+from invgp.emulation import Runs
 from invgp.errors import ConfigError
 
 
@@ -94,3 +96,33 @@ def test_that_a_gaussian_posterior_without_runs_is_refused():
     posterior = invgp.invert(problem).drop_vars("emulator_run_site")
     with pytest.raises(ConfigError, match=r"^posterior: must hold the runs of its emulator"):
         invgp.revise(posterior, problem=problem.with_scaled_noise(np.ones((15, 2))), config=problem)
+
+
+def bounded_problem(upper, std, correlation):
+    kernel = {"length_scale": 1.0}
+    return invgp.define(
+        {"x": np.arange(3.0), "y": np.zeros(3)},
+        coordinates={"x": "km"},
+        observations={"y": {"unit": "1"}},
+        latents={
+            "a": {"unit": "1", "lower": 0.0, "upper": upper, "link": "uniform", "kernel": kernel},
+            "b": {"unit": "1", "mean": 1.0, "std": 2.0, "kernel": kernel},
+            "c": {"unit": "1", "mean": 3.0, "std": std, "kernel": kernel, "correlated_with": {"b": correlation}},
+        },
+        noise={"std": {"y": 1.0}},
+        forward=lambda a, b, c: a + b + c,
+    )
+
+
+def test_that_runs_keep_their_physical_values_if_bounds_or_correlations_change():
+    """The runs are stored as values of independent processes, whose meaning depends on both."""
+    latents = np.random.default_rng(0).standard_normal((40, 3))
+    runs = Runs(np.arange(40) % 3, latents, np.zeros((40, 1)), np.zeros(40, dtype=np.intp))
+    old = bounded_problem(10.0, 1.0, 0.5)
+    values = old.to_physical(latents)
+    for upper, std, correlation in ((12.0, 1.0, 0.5), (10.0, 1.0, -0.7), (10.0, 3.0, 0.5), (6.0, 2.0, 0.2)):
+        new = bounded_problem(upper, std, correlation)
+        found = transfer_runs(runs, old, new)
+        np.testing.assert_allclose(new.to_physical(found.latents), values[values[:, 0] < upper], rtol=1e-9)
+    same = transfer_runs(runs, old, bounded_problem(10.0, 1.0, 0.5))
+    np.testing.assert_array_equal(same.latents, latents)

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import invgp
+from invgp.execution.simulator import Batch
+from invgp.inference.runner import Runner
 from invgp.inference.simulated_draws import strata
 
 AXIS = np.linspace(-6.0, 6.0, 24_001)
@@ -57,11 +59,30 @@ def test_that_sites_next_to_a_jump_are_named_if_there_are_no_runs_for_them():
     assert right or posterior.attrs["invgp_converged"] == "no"
 
 
+@pytest.mark.slow
+def test_that_failed_runs_do_not_replace_the_emulator(monkeypatch):
+    """A draw whose run failed keeps the weight of the emulator, whose error still widens the posterior."""
+    evaluate, failed = Runner.evaluate, []
+
+    def fail_at_draws(self, latents, label, sites):
+        if label == "simulated-draws":
+            failed.append(len(sites))
+            return Batch.all_failed(len(latents), len(sites), 1)
+        return evaluate(self, latents, label, sites)
+
+    monkeypatch.setattr(Runner, "evaluate", fail_at_draws)
+    posterior = invgp.invert(problem(np.asarray([0.3, 1.1]), 0.1))
+    assert failed
+    assert "weighted with the simulator" not in posterior.attrs["invgp_draws"]
+    assert posterior.attrs["invgp_converged"] == "no"
+
+
 def test_that_strata_are_disjoint_compact_and_of_equal_size():
     points = np.random.default_rng(0).standard_normal((1000, 2))
     parts = strata(points, 64)
     assert sorted(np.concatenate(parts).tolist()) == list(range(1000))
     assert {len(part) for part in parts} <= {15, 16}
+    assert {len(part) for part in strata(points, 50)} == {20}  # not a power of two
     widths = [np.ptp(points[part], axis=0).max() for part in parts]
     assert np.median(widths) < 1.0
     assert len(strata(points[:3], 10)) == 3
