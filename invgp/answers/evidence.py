@@ -103,6 +103,8 @@ def weigh_models(models: Sequence[ModelEvidence]) -> xr.Dataset:
     """Compare the evidence of models; see `invgp.weigh`."""
     logs = np.asarray([one.evidence.log for one in models])
     errors = np.asarray([one.evidence.error for one in models])
+    if not np.isfinite(logs).any():
+        raise ArgumentError("posteriors: must have an evidence that can be computed, none had")
     best = int(np.nanargmax(logs))
     factors = logs - logs[best]
     error = np.where(np.arange(len(logs)) == best, 0.0, np.hypot(errors, errors[best]))
@@ -141,6 +143,8 @@ def describe_factor(factor: float, error: float, origins: tuple[str, str]) -> st
         return "unknown"
     if BOUND in origins and origins[0] != origins[1]:
         return "not comparable: one is only a lower bound"
+    if math.isnan(error):
+        return "undecided: the error is unknown"
     if -factor <= UNDECIDED * error:
         return "undecided: within the error"
     grade = next(text for limit, text in GRADES if -factor <= limit)

@@ -10,8 +10,8 @@ from helpers.command_line import here
 from helpers.linear_evidence import exact_evidence, product_problem
 from helpers.problems import linear_problem
 from invgp.answers.emulated_problem import emulate, runs_of
-from invgp.answers.evidence import BOUND, EMULATED, STORED, describe_factor
-from invgp.core.sampling.bridge import bridge_evidence
+from invgp.answers.evidence import BOUND, EMULATED, STORED, ModelEvidence, describe_factor, weigh_models
+from invgp.core.sampling.bridge import Evidence, bridge_evidence
 from invgp.errors import ConfigError
 from invgp.inference.exact_draws import SamplingOptions, draw_by_hamiltonian
 from invgp.inference.tempered_draws import draw_by_tempering
@@ -84,6 +84,13 @@ def test_that_bayes_factors_are_put_into_words():
     assert describe_factor(-4.0, 0.1, same) == "evidence against it: strong"
     assert describe_factor(-9.0, 0.1, same) == "evidence against it: very strong"
     assert describe_factor(-9.0, 6.0, same) == "undecided: within the error"
+    assert describe_factor(-9.0, np.nan, same) == "undecided: the error is unknown"
+
+
+def test_that_models_without_an_evidence_are_refused():
+    unknown = [ModelEvidence(name, Evidence(np.nan, np.nan), EMULATED) for name in ("a", "b")]
+    with pytest.raises(ConfigError, match=r"^posteriors: must have an evidence that can be computed, none had$"):
+        weigh_models(unknown)
 
 
 def test_that_a_bridge_needs_draws_of_both():
