@@ -49,7 +49,7 @@ def fix_learnt(problem: Problem, base: Problem, changes: Mapping[str, object], *
     )
     std = dict(problem.noise.std)
     for name in problem.noise.learn:
-        if any(key.startswith("noise.") and name in key for key in changes):
+        if any(key.startswith("noise.") and name in key.split(".") for key in changes):
             continue
         if other_data or base.noise.std[name].shape != std[name].shape:
             raise ArgumentError(f"data: must be left out, since the noise of {name!r} was learnt; or change its noise")

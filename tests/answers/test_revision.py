@@ -11,6 +11,7 @@ from helpers.command_line import CONFIG, here, write_files
 from helpers.linear_evidence import exact_evidence, product_problem
 from helpers.problems import linear_problem
 from invgp.answers.emulated_problem import transfer_runs
+from invgp.answers.revised_problem import fix_learnt
 from invgp.answers.revision import MOVED
 from invgp.emulation import Runs
 from invgp.errors import ConfigError
@@ -126,3 +127,15 @@ def test_that_runs_keep_their_physical_values_if_bounds_or_correlations_change()
         np.testing.assert_allclose(new.to_physical(found.latents), values[values[:, 0] < upper], rtol=1e-9)
     same = transfer_runs(runs, old, bounded_problem(10.0, 1.0, 0.5))
     np.testing.assert_array_equal(same.latents, latents)
+
+
+def test_that_a_change_of_noise_concerns_only_the_observation_with_this_name():
+    """The name of one observation may be a part of that of another one."""
+    problem = linear_problem()
+    name = next(iter(problem.noise.std))
+    learnt = replace(problem, noise=replace(problem.noise, learn={name: 10.0}))
+    base = problem.with_scaled_noise(np.full((15, 2), 2.0))
+    for key, std in ((f"noise.std.{name}_of_others", base.noise.std), (f"noise.std.{name}", problem.noise.std)):
+        found = fix_learnt(learnt, base, {key: 1.0}, other_data=False)
+        np.testing.assert_array_equal(found.noise.std[name], std[name])
+        assert not found.noise.learn
