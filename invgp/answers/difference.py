@@ -7,7 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from invgp.answers.places import check_comparable, moments_at, place_dataset, points_of, read_places
+from invgp.answers.places import (
+    check_comparable,
+    is_field,
+    moments_at,
+    place_dataset,
+    points_of,
+    read_places,
+    scalar_moments,
+)
 from invgp.errors import ArgumentError
 
 
@@ -17,11 +25,15 @@ def compute_difference(before: xr.Dataset, after: xr.Dataset, level: float) -> x
         raise ArgumentError(f"level: must be between 0 and 100, was {level:g}")
     first, second = points_of(before), points_of(after)
     names = check_comparable(first, second)
-    X = read_places(first, "before")
-    moments = moments_at(first, X, names), moments_at(second, X, names)
+    fields = [name for name in names if is_field(first, name)]
+    moments = [scalar_moments(one, [name for name in names if name not in fields]) for one in (first, second)]
+    if fields:
+        X = read_places(first, "before")
+        for one, points in zip(moments, (first, second), strict=True):
+            one.update(moments_at(points, X, fields))
     variables: dict[str, xr.DataArray] = {}
     for name in names:
-        like = first[name].transpose("site", ...)
+        like = first[name].transpose("site", ..., missing_dims="ignore")
         (mean, std), (new_mean, new_std) = moments[0][name], moments[1][name]
         joint = np.hypot(std, new_std)
         change = new_mean - mean
@@ -92,7 +104,7 @@ def difference_rows(difference: xr.Dataset) -> list[DifferenceRow]:
     """Return the summary of a difference, one row per latent and label."""
     rows = []
     for name in difference.attrs["invgp_latents"].split():
-        array = difference[f"{name}_change"].transpose("site", ...)
+        array = difference[f"{name}_change"]
         dimension = next((str(d) for d in array.dims if d != "site"), None)
         labels = [""] if dimension is None else _label_texts(difference, dimension)
         for i, label in enumerate(labels):

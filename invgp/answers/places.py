@@ -51,7 +51,8 @@ def check_comparable(before: xr.Dataset, after: xr.Dataset) -> list[str]:
     Raises
     ------
     ArgumentError
-        The posteriors have other coordinates, no common latent, or a common latent with another unit or other labels.
+        The posteriors have other coordinates, no common latent, or a common latent with another unit or other labels,
+        or that is a field in one and a scalar in the other.
     """
     own = [f"{name} ({before[name].attrs['units']})" for name in before.attrs["invgp_coordinates"].split()]
     theirs = [f"{name} ({after[name].attrs['units']})" for name in after.attrs["invgp_coordinates"].split()]
@@ -65,11 +66,19 @@ def check_comparable(before: xr.Dataset, after: xr.Dataset) -> list[str]:
         units = before[name].attrs["units"], after[name].attrs["units"]
         if units[0] != units[1]:
             raise ArgumentError(f"after: must have {name!r} in {units[0]!r}, had it in {units[1]!r}")
+        if is_field(before, name) != is_field(after, name):
+            domain = "field" if is_field(before, name) else "scalar"
+            raise ArgumentError(f"after: must have {name!r} with domain = {domain!r}, had it with the other one")
         if _labels(before, name) != _labels(after, name):
             raise ArgumentError(
                 f"after: must have the labels {_labels(before, name)} of {name!r}, had {_labels(after, name)}"
             )
     return shared
+
+
+def is_field(points: xr.Dataset, name: str) -> bool:
+    """Return whether a latent of a posterior after `as_points` is a field; otherwise it is a scalar."""
+    return "site" in points[name].dims
 
 
 def _labels(posterior: xr.Dataset, name: str) -> list[object]:
@@ -111,8 +120,16 @@ def moments_at(points: xr.Dataset, X: Floats, names: list[str]) -> dict[str, Mom
     return found
 
 
+def scalar_moments(points: xr.Dataset, names: list[str]) -> dict[str, Moments]:
+    """Return the moments (1, L) of scalars, which are the same everywhere."""
+    return {
+        name: Moments(*(np.asarray(points[name + suffix].values, dtype=np.float64)[None] for suffix in ("", "_std")))
+        for name in names
+    }
+
+
 def _columns(array: xr.DataArray) -> Floats:
-    """Return the values (N, L) of a latent variable."""
+    """Return the values (N, L) of a field."""
     values = np.asarray(array.transpose("site", ...).values, dtype=np.float64)
     return values.reshape(len(values), -1)
 

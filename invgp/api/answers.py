@@ -48,7 +48,7 @@ def difference(
     output : str or Path, optional
         netCDF file for the result; by default none.
     plot : str or Path, optional
-        Figure, ``.png``, ``.svg`` or ``.pdf``; by default none.
+        Figure of the fields, ``.png``, ``.svg`` or ``.pdf``; by default none. There is none if all latents are scalars.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def difference(
         For each latent of both posteriors, here depth: ``depth_change`` of the mean, in the unit of the latent;
         ``depth_joint_std``, the square root of the sum of both variances; ``depth_standardised_change``, their ratio;
         ``depth_std_ratio``, the second over the first standard deviation; ``depth_changed``, 1 where the change exceeds
-        `level` joint standard deviations.
+        `level` joint standard deviations. Variables of scalars have no dimension of places.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def difference(
 
     output, plot = _check_paths(output, plot, (before, after))
     found = compute_difference(read_posterior(before), read_posterior(after), level)
-    _write(found, output, plot, "plot_difference")
+    _write(found, output, plot if "site" in found.dims else None, "plot_difference")
     return found
 
 
@@ -159,7 +159,7 @@ def weigh(
         if given and len(given) != len(posteriors):
             raise ArgumentError(f"{key}: must have one entry per posterior, {len(posteriors)}, had {len(given)}")
     _, plot = _check_paths(None, plot, ())
-    chosen = list(names) or [_name_of(one, k) for k, one in enumerate(posteriors, start=1)]
+    chosen = list(names) or _model_names(posteriors)
     datasets = [read_posterior(one) for one in posteriors]
     check_same_data(datasets, chosen)
     models = [
@@ -328,10 +328,12 @@ def _revised_problem(
             raise ArgumentError("config: must be the configuration file for `changes` and `data`; or give `problem`")
         file = find_config(source, dataset) if config is None and source is not None else Path(str(config))
         usual = Path(str(dataset.attrs["invgp_survey"]))
-        problem = load(file, data=data or (usual if usual.is_file() else None), changes=changes)
+        other_data = data is not None or "survey.file" in changes
+        same = usual if usual.is_file() and not other_data else None
+        problem = load(file, data=data or same, changes=changes)
         problem = problem.without(*dataset.attrs.get("invgp_without", "").split())
         check_revised(base, problem)
-        problem = fix_learnt(problem, base, changes, other_data=data is not None)
+        problem = fix_learnt(problem, base, changes, other_data=other_data)
     return problem.without(*without)
 
 
@@ -346,8 +348,14 @@ def limit_threads(problem: Problem) -> Iterator[None]:
         yield
 
 
-def _name_of(posterior: object, number: int) -> str:
-    return Path(posterior).stem if isinstance(posterior, str | Path) else f"model {number}"
+def _model_names(posteriors: Sequence[object]) -> list[str]:
+    """Return the names of files without their ending, or their paths if two have the same name; otherwise numbers."""
+    paths = [Path(one) for one in posteriors if isinstance(one, str | Path)]
+    unique = len({path.stem for path in paths}) == len(paths)
+    return [
+        (Path(one).stem if unique else str(one)) if isinstance(one, str | Path) else f"model {number}"
+        for number, one in enumerate(posteriors, start=1)
+    ]
 
 
 def _evidence_of(

@@ -48,6 +48,7 @@ def command(before: Path, after: Path, level: float, output: Path | None, plot: 
             for row in rows
         ],
     )
-    for path in (output, plot):
+    figure = plot if "site" in found.dims else None  # scalars have no places
+    for path in filter(None, (output, figure)):
         print_line(path)
-    print_json({"difference": output, "figure": plot, "latents": [row._asdict() for row in rows], "level": level})
+    print_json({"difference": output, "figure": figure, "latents": [row._asdict() for row in rows], "level": level})

@@ -17,7 +17,7 @@ from invgp.formatting import count_noun, format_duration
 
 
 @click.command(
-    epilog="Examples: invgp revise posterior.nc --set latents.depth.std=20% -o narrower.nc; "
+    epilog="Examples: invgp revise posterior.nc --set latents.depth.std=10% -o narrower.nc; "
     "invgp revise posterior.nc --set noise.std.time=0.02; invgp revise joint.nc --without well"
 )
 @click.argument("posterior", type=FilePath())

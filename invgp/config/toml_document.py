@@ -45,7 +45,8 @@ def change_key(keys: dict[str, Any], name: str, value: object) -> None:
         if not isinstance(inner, dict):
             known = [key for key, item in table.items() if isinstance(item, dict)] if isinstance(table, dict) else []
             where = ".".join([*path[:depth], part])
-            raise ArgumentError(f"changes: must be of a table of the config, {where!r} is none{suggest(part, known)}")
+            hint = suggest(part, known)
+            raise ArgumentError(f"changes: must be keys in tables of the config, which has no {where!r}{hint}")
         table = inner
     if not last or not isinstance(table, dict):
         raise ArgumentError(f"changes: must be a key such as 'latents.depth.std', was {name!r}")

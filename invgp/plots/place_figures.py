@@ -167,7 +167,7 @@ def _colour_places(
 def plot_difference(difference: xr.Dataset) -> Figure:
     """Draw the change of mean and standard deviation from one posterior to another.
 
-    For each latent, panels show the change of the mean, this change in joint standard deviations, and the ratio of the
+    For each field, panels show the change of the mean, this change in joint standard deviations, and the ratio of the
     standard deviations. Places where the change exceeds the joint uncertainty are marked.
 
     Parameters
@@ -182,6 +182,8 @@ def plot_difference(difference: xr.Dataset) -> Figure:
     level = float(difference.attrs["invgp_level"])
     panels = []
     for name in str(difference.attrs["invgp_latents"]).split():
+        if "site" not in difference[f"{name}_change"].dims:
+            continue  # a scalar has no place
         text = name.replace("_", " ")
         marks = f"{name}_changed"
         panels += [

@@ -68,6 +68,38 @@ def test_that_posteriors_that_cannot_be_compared_are_refused(posteriors):
         invgp.difference(invgp.difference(*posteriors), posteriors[1])
 
 
+def posterior_of_scalars(mean, **field):
+    """Of a sum of a scalar and, if its keys are given, a field."""
+    names = ["shift", *field]
+    return invgp.invert(
+        invgp.define(
+            {"x": np.arange(5.0), "y": np.ones(5)},
+            coordinates={"x": "m"},
+            observations={"y": "m"},
+            latents={"shift": {"unit": "m", "domain": "scalar", "mean": mean, "std": 2.0}, **field},
+            forward={"function": lambda **latents: sum(latents[name] for name in names), "inputs": names},
+            noise={"y": 1.0},
+        )
+    )
+
+
+def test_that_scalars_are_compared_as_numbers(tmp_path):
+    field = {"depth": {"unit": "m", "mean": 0, "std": 1, "kernel": {"length_scale": 2.0}}}
+    before, after = (posterior_of_scalars(mean, **field) for mean in (0.0, 1.0))
+    found = invgp.difference(before, after, plot=tmp_path / "change.png")
+    assert found["shift_change"].dims == ()
+    assert float(found["shift_change"]) == pytest.approx(float(after["shift"] - before["shift"]))
+    assert found["depth_change"].dims == ("site",)
+    assert [row.latent for row in difference_rows(found)] == ["shift", "depth"]
+    assert (tmp_path / "change.png").is_file()
+    alone = [posterior_of_scalars(mean) for mean in (0.0, 1.0)]
+    assert "site" not in invgp.difference(*alone).dims
+    paths = [invgp.write(p, tmp_path / name) for p, name in zip(alone, ("a.nc", "b.nc"), strict=True)]
+    result = json.loads(here("difference", *paths, "--json", cwd=tmp_path).stdout)
+    assert result["figure"] is None
+    assert result["latents"][0]["change"] == pytest.approx(float(alone[1]["shift"] - alone[0]["shift"]))
+
+
 def test_that_the_command_writes_a_file_and_a_figure(posteriors, tmp_path):
     paths = [invgp.write(p, tmp_path / name) for p, name in zip(posteriors, ("a.nc", "b.nc"), strict=True)]
     result = json.loads(here("difference", *paths, "--json", cwd=tmp_path).stdout)

@@ -83,6 +83,7 @@ def test_that_the_command_revises_without_the_simulator(tmp_path):
         (["--set", "latents.dept.std=1"], "did you mean 'depth'?"),
         (["--set", "nonsense"], "--set: must be KEY=VALUE"),
         (["--set", 'latents.depth.link="log"'], "--set: must keep the unit, the labels and the link of latents.depth"),
+        (["--set", "survey.file=other.csv"], "other.csv"),
         ([], "--set: must have at least one key"),
     ):
         failed = here("revise", "posterior.nc", *arguments, cwd=tmp_path)
