@@ -355,7 +355,7 @@ class LatentSection(Section):
     )
     upper: Numbers | None = Field(default=None, description="the upper bound, in the same way")
     learn: LearnSection = Field(
-        default=LearnSection(), description=f"{LearnSection.described}; for the coupled posterior"
+        default=LearnSection(), description=f"{LearnSection.described}; not with posterior = 'full gaussian'"
     )
     positive: Literal["", "up", "down"] = POSITIVE
     long_name: str = LONG_NAME
@@ -432,8 +432,8 @@ class NoiseSection(Section):
     degrees: float = Field(default=4.0, gt=2, description="degrees of freedom of Student-t noise")
     learn: dict[str, Factor] = Field(
         default={},
-        description="for Gaussian noise and the coupled posterior, a table with the observations whose standard "
-        "deviation is scaled by a number that is learnt, as in [latents.NAME.learn]",
+        description="for Gaussian noise, a table with the observations whose standard deviation is scaled by a number "
+        "that is learnt, as in [latents.NAME.learn]; not with posterior = 'full gaussian'",
     )
 
 
@@ -518,7 +518,8 @@ class Config(Section):
     latents: dict[Name, LatentSection] = Field(description="at least one table such as [latents.depth]", min_length=1)
     sources: dict[Name, SourceSection] = Field(
         default={},
-        description="further data sets for a joint inversion, in tables such as [sources.mt]; for site models only",
+        description="further data sets for a joint inversion, in tables such as [sources.mt]; either all are site "
+        "models, or all field models",
     )
     direct: dict[Name, DirectSection] = Field(
         default={}, description="direct data such as boreholes, in tables such as [direct.well]"
