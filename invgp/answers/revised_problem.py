@@ -10,18 +10,18 @@ from invgp.formatting import join_names
 from invgp.problem import Problem
 
 
-def check_revised(base: Problem, problem: Problem) -> None:
-    """Raise `ArgumentError` unless the runs of one problem hold for another."""
+def check_revised(base: Problem, problem: Problem, argument: str) -> None:
+    """Raise `ArgumentError`, with the name of an argument, unless the runs of one problem hold for another."""
     if [latent.name for latent in base.latents] != [latent.name for latent in problem.latents]:
         names = join_names(latent.name for latent in problem.latents)
-        raise ArgumentError(f"changes: must keep the latents of the posterior, had {names}")
+        raise ArgumentError(f"{argument}: must keep the latents of the posterior, had {names}")
     for old, new in zip(base.latents, problem.latents, strict=True):
         if (old.unit, old.labels, old.link.name) != (new.unit, new.labels, new.link.name):
-            raise ArgumentError(f"changes: must keep the unit, the labels and the link of latents.{old.name}")
+            raise ArgumentError(f"{argument}: must keep the unit, the labels and the link of latents.{old.name}")
     simulators = {part.name: part.problem.forward.digest for part in base.parts if not part.direct}
     for part in problem.parts:
         if not part.direct and simulators.get(part.name) != part.problem.forward.digest:
-            raise ArgumentError(f"changes: must keep the simulator of {part.name!r}: its runs hold only for itself")
+            raise ArgumentError(f"{argument}: must keep the simulator of {part.name!r}: its runs hold only for itself")
 
 
 def fix_learnt(problem: Problem, base: Problem, changes: Mapping[str, object], *, other_data: bool) -> Problem:

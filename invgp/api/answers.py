@@ -223,7 +223,8 @@ def revise(
     >>> bool((revised["depth_std"] > posterior["depth_std"]).all())
     True
     """
-    from invgp.answers.revision import revise_posterior  # noqa: PLC0415 - as above
+    from invgp.answers.revised_problem import check_revised  # noqa: PLC0415 - as above
+    from invgp.answers.revision import revise_posterior  # noqa: PLC0415
 
     given = {"changes": changes, "without": without, "data": data}
     if problem is not None and any(given.values()):
@@ -235,6 +236,8 @@ def revise(
     dataset, base = emulated_posterior(posterior, config)
     if problem is None:
         problem = _revised_problem(dataset, source, config, base.problem, changes or {}, without, data)
+    else:
+        check_revised(base.problem, problem, "problem")
     with limit_threads(problem):
         found = revise_posterior(dataset, base, problem, int(dataset.attrs["invgp_seed"])).posterior
     found.attrs["invgp_revision"] = "; ".join(
@@ -332,7 +335,7 @@ def _revised_problem(
         same = usual if usual.is_file() and not other_data else None
         problem = load(file, data=data or same, changes=changes)
         problem = problem.without(*dataset.attrs.get("invgp_without", "").split())
-        check_revised(base, problem)
+        check_revised(base, problem, "changes")
         problem = fix_learnt(problem, base, changes, other_data=other_data)
     return problem.without(*without)
 

@@ -116,6 +116,14 @@ def bounded_problem(upper, std, correlation):
     )
 
 
+def test_that_a_problem_with_another_unit_is_refused():
+    problem = linear_problem()
+    posterior = invgp.invert(problem)
+    other = replace(problem, latents=tuple(replace(latent, unit="km") for latent in problem.latents))
+    with pytest.raises(invgp.InvgpError, match=r"^problem: must keep the unit, the labels and the link of latents\."):
+        invgp.revise(posterior, problem=other, config=problem)
+
+
 def test_that_runs_keep_their_physical_values_if_bounds_or_correlations_change():
     """The runs are stored as values of independent processes, whose meaning depends on both."""
     latents = np.random.default_rng(0).standard_normal((40, 3))
