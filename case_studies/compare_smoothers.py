@@ -108,12 +108,12 @@ def reference(target: Target, runs: int, steps: int) -> Reference:
     regression, weights = state.regression, algorithm.linearised_data(state).weights
     density = Density(
         regression.inner_products,
-        lambda w, inner_products: algorithm.log_density(regression, w, weights, inner_products),
+        lambda w, inner_products: algorithm.likelihood.log_density(regression, w, weights, inner_products),
     )
 
     def excess(z: Floats) -> Floats:
         w = near.samples(z)
-        return target.log_density(w) - algorithm.log_density(regression, w, weights)
+        return target.log_density(w) - algorithm.likelihood.log_density(regression, w, weights)
 
     z = run_slice_chains(density, near, rng, CHAINS, REFINING)[-1]
     here, visited = excess(z), []

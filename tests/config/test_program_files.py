@@ -161,7 +161,7 @@ def test_that_each_format_can_be_configured(reader: str, write_survey: WriteSurv
         ),
         (
             'adapter = "dakota"\ndriver = ["./driver.py"]\nformat = "xml"\n',
-            "forward.format: must be 'json' or 'text', was 'xml'",
+            "forward.format: must be 'json', 'text' or 'aprepro', was 'xml'",
         ),
         ('adapter = "dakota"\ndriver = ["./drive"]\n', "forward.driver: there is no file <here>/drive"),
     ],
