@@ -210,8 +210,9 @@ def test_that_a_fragment_of_a_config_fits_into_one(name, root, tmp_path):
     write_project(read_template("python"), tmp_path)
     fragments = [text for _, text in blocks(root / "docs" / f"{name}.md", "toml")]
     assert fragments
-    for _, table in blocks(root / "docs" / f"{name}.md", "csv"):
-        (tmp_path / "top.csv").write_text(table, encoding="utf-8")
+    for _, text in blocks(root / "docs" / f"{name}.md", "text"):
+        if text.startswith("position,top\n"):
+            (tmp_path / "top.csv").write_text(text, encoding="utf-8")
     for fragment in fragments:
         whole, given = tomllib.loads((tmp_path / "survey.toml").read_text()), tomllib.loads(fragment)
         for latent in given.get("latents", {}):
