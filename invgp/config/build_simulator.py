@@ -115,7 +115,7 @@ def build_model(
         inputs = tuple(_of_field_model(q, w, config, places) for q, w in zip(inputs, wiring.inward, strict=True))
         outputs = tuple(_at_all_sites(q, places.sites) for q in outputs)
 
-    def named(direction: str, index: int, quantity: Quantity, names: Names | None) -> Quantity:
+    def name_quantity(direction: str, index: int, quantity: Quantity, names: Names | None) -> Quantity:
         if names is None:
             return quantity
         key, nodes = key_path("forward", direction, index, "names"), direction == "inputs" and places is not None
@@ -123,8 +123,8 @@ def build_model(
         return name_numbers(quantity, names, key, config.forward.adapter, column)
 
     sections = config.forward.inputs, config.forward.outputs
-    inputs = build_each(lambda i: named("inputs", i, inputs[i], sections[0][i].names), range(len(inputs)))
-    outputs = build_each(lambda i: named("outputs", i, outputs[i], sections[1][i].names), range(len(outputs)))
+    inputs = build_each(lambda i: name_quantity("inputs", i, inputs[i], sections[0][i].names), range(len(inputs)))
+    outputs = build_each(lambda i: name_quantity("outputs", i, outputs[i], sections[1][i].names), range(len(outputs)))
     return _build_adapter(config.forward, inputs, outputs, directory)
 
 

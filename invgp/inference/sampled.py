@@ -315,14 +315,14 @@ class SampledSearch:
         if not sites.size:
             return state, True
         few = self.design.permutation(len(sites))[: runs_in_a_step(model.problem)]
+        doubt = f"At {count_noun(len(sites), 'site')} some draws are far from the others, and "
         if not runner.simulator.can_afford(len(few)):
-            note = (
-                f"At {count_noun(len(sites), 'site')} some draws are far from the others, and no runs are left to "
-                "verify them: standard deviations there are doubtful."
-            )
+            note = f"{doubt}no runs are left to verify them: standard deviations there are doubtful."
             return state.with_note(note), True
         state, errors = verify_at(model, runner, state, latents[:, few], sites[few], "extreme-draws", stage)
         known = errors[np.isfinite(errors)]
+        if not known.size:
+            return state.with_note(f"{doubt}the simulator failed there: standard deviations there are doubtful."), True
         return state, bool(np.all(known <= self.rounds.bad * model.problem.inference.emulator_error))
 
     def _refit(self, model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
