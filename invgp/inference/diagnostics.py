@@ -207,7 +207,8 @@ def neighbour_score(X: Floats, residuals: Floats) -> float:
     extent = np.ptp(X, axis=0)
     scaled = X / np.where(extent > 0.0, extent, 1.0)
     _, nearest = KDTree(scaled).query(scaled, k=min(NEIGHBOURS + 1, len(X)))
-    own = np.repeat(np.arange(len(X)), nearest.shape[1])
+    nearest = np.reshape(nearest, (len(X), -1))
+    own = np.repeat(np.arange(len(X)), np.size(nearest, 1))
     pairs = np.unique(np.sort(np.stack([own, nearest.ravel()], axis=-1), axis=1), axis=0)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     return float(np.sum(r[pairs[:, 0]] * r[pairs[:, 1]]) / math.sqrt(len(pairs)))

@@ -56,7 +56,7 @@ class Rotated(Wrapped):
     axes: Any
 
     def __post_init__(self) -> None:
-        axes = np.asarray(self.axes, dtype=np.float64) if isinstance(self.axes, tuple | list) else self.axes
+        axes: Any = np.asarray(self.axes, dtype=np.float64) if isinstance(self.axes, tuple | list) else self.axes
         square = getattr(axes, "ndim", 0) == 2 and axes.shape[0] == axes.shape[1]
         if not isinstance(self.kernel, Kernel) or not square:
             raise ValueError(f"axes must be a square matrix, was {self.axes!r}")
