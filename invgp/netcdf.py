@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from invgp.atomic_files import atomic_file, library_errors
-from invgp.delayed_interrupts import delay_interrupts
 from invgp.errors import ConfigError
-from invgp.library_paths import as_text, utf8_path
-from invgp.netcdf_container import UNREADABLE, check_container, unreadable_error
+from invgp.files.atomic_files import atomic_file, library_errors
+from invgp.files.netcdf_container import UNREADABLE, as_text, check_container, unreadable_error, utf8_path
+from invgp.operating_system import delay_interrupts
 
 if TYPE_CHECKING:
     import netCDF4

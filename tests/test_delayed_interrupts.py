@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from invgp.delayed_interrupts import delay_interrupts
+from invgp.operating_system import delay_interrupts
 
 # A signal arrives just after xarray has acquired its lock, in a process of its own: without the delay, it hangs.
 INTERRUPTED_WRITE = """

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from invgp.cli.signals import signals_as_interrupts
-from invgp.lost_interrupts import resend_lost_interrupts
+from invgp.cli.console import signals_as_interrupts
+from invgp.operating_system import resend_lost_interrupts
 
 pytestmark = pytest.mark.processes
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from invgp import netcdf
+from invgp.api.output_paths import check_writable
 from invgp.api.posterior_files import ledger_path, problem_of, read_posterior, source_of
 from invgp.errors import ArgumentError, ConfigError
-from invgp.output_paths import check_writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from invgp import netcdf
+from invgp.api.output_paths import check_writable
 from invgp.errors import ArgumentError
-from invgp.output_paths import check_writable
 
 if TYPE_CHECKING:
     import xarray as xr

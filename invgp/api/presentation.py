@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from invgp import netcdf
+from invgp.api.output_paths import check_not_source, check_not_survey, check_writable
 from invgp.api.posterior_files import (
     read_mode,
     read_posterior,
@@ -19,7 +20,6 @@ from invgp.api.posterior_files import (
     source_of,
 )
 from invgp.errors import ArgumentError, ConfigError, LedgerError
-from invgp.output_paths import check_not_source, check_not_survey, check_writable
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -17,11 +17,16 @@ from importlib import import_module
 import click
 from click.shell_completion import CompletionItem
 
-from invgp.cli.console import Console, add_common_options, log_to_stderr, write_json
-from invgp.cli.signals import signals_as_interrupts
-from invgp.cli.streams import open_standard_streams
+from invgp.cli.console import (
+    Console,
+    add_common_options,
+    log_to_stderr,
+    open_standard_streams,
+    signals_as_interrupts,
+    write_json,
+)
 from invgp.errors import InvgpError
-from invgp.open_files import reserve_open_files
+from invgp.operating_system import reserve_open_files
 
 FAILED = 1
 INTERRUPTED = 130

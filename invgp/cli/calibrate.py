@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from invgp import api
+from invgp.api.output_paths import check_posterior_path
 from invgp.cli import INTERRUPTED
 from invgp.cli.console import (
     current_console,
@@ -22,12 +23,11 @@ from invgp.cli.console import (
 from invgp.cli.options import LARGEST_SEED, FilePath, config_argument, data_option, default_of
 from invgp.config import load
 from invgp.formatting import count_noun
-from invgp.output_paths import check_posterior_path
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from invgp.coverage import Coverage
+    from invgp.validation.coverage import Coverage
 
 NOT_CALIBRATED = 5
 BELOW, ABOVE = "▼", "▲"

@@ -14,12 +14,13 @@ import click
 import numpy as np
 
 from invgp.api import ledger_path
+from invgp.api.output_paths import check_posterior_path
 from invgp.cli.console import json_option, print_json, print_line, print_warning
 from invgp.cli.options import config_argument, data_option, without_option, workers_option
 from invgp.config import load
 from invgp.errors import DeviceMissingError, PriorConflictError, RunsFailedError
+from invgp.execution.run_directories import remove_if_empty
 from invgp.formatting import append_unit, count_noun, format_duration, join_names
-from invgp.output_paths import check_posterior_path, remove_if_empty
 
 if TYPE_CHECKING:
     from invgp.adapters.protocol import Evaluations, Quantity, RunContext

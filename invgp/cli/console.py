@@ -1,20 +1,31 @@
-"""Output of the commands: text for people, one JSON object for programs; the options --json, --quiet and --verbose."""
+"""The console of a command: text for people or one JSON object for programs, its options, signals and streams."""
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import math
+import os
+import select
+import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from invgp.errors import ArgumentError, ConfigError, PlotError, replace_arguments
+from invgp.operating_system import resend_lost_interrupts
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 
 @dataclass
@@ -189,3 +200,105 @@ def _option_name(parameter: click.Parameter) -> str:
     if isinstance(parameter, click.Argument):
         return (parameter.metavar or str(parameter.name).upper()).strip("[]")
     return max(parameter.opts, key=len)
+
+
+# Batch systems ask a job to end by SIGTERM, a closed terminal by SIGHUP, a limit of processor time by SIGXCPU.
+REQUESTS_TO_END = (signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
+
+
+@contextmanager
+def signals_as_interrupts() -> Iterator[None]:
+    """Treat requests to end like Ctrl-C, so that every command saves its results; each counts once.
+
+    A signal that the command was started to ignore, as by `nohup`, stays ignored.
+    """
+    if threading.current_thread() is not threading.main_thread():  # Python allows handlers in the main thread only
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in REQUESTS_TO_END}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
+    try:
+        with resend_lost_interrupts():
+            yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of a handler
+    # A closed terminal and its shell both send SIGHUP: the second must not stop what keeps the results.
+    signal.signal(number, _ignore)
+    raise KeyboardInterrupt
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """Do nothing; unlike SIG_IGN, programs that are started do not inherit it."""
+
+
+INPUT, OUTPUT, ERROR = 0, 1, 2
+
+
+class Descriptor(io.FileIO):
+    """A standard stream whose writes never raise, so that a command finishes its files first.
+
+    Attributes
+    ----------
+    failure : OSError or None
+        The first error of a write. What is written after it is discarded.
+    """
+
+    failure: OSError | None = None
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write as `io.FileIO` does, and wait where the stream does not block."""
+        while self.failure is None:
+            try:
+                written = super().write(data)
+            except OSError as error:
+                self.failure = error
+            else:
+                if written is not None:
+                    return written
+                select.select([], [self], [])
+        return memoryview(data).nbytes
+
+
+def open_standard_streams() -> Descriptor | None:
+    """Make `sys.stdout` and `sys.stderr` streams that encode any text and whose writes never raise.
+
+    A stream that was closed leads to the null device. Without this the next file that is opened would take its
+    descriptor, and what a library prints would go into that file.
+
+    Returns
+    -------
+    Descriptor or None
+        Of the standard output; None if something else takes its place, as in a notebook.
+    """
+    for number in (INPUT, OUTPUT, ERROR):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY if number == INPUT else os.O_WRONLY)  # it takes the lowest free number
+            os.set_inheritable(number, True)
+    if sys.stdin is None:
+        sys.stdin = open(INPUT, closefd=False)  # noqa: SIM115 - it stays open
+    if sys.stderr is sys.__stderr__:
+        sys.stderr, _ = _stream(sys.stderr, ERROR)
+    if sys.stdout is not sys.__stdout__:
+        return None
+    sys.stdout, output = _stream(sys.stdout, OUTPUT)
+    return output
+
+
+def _stream(old: TextIO | None, number: int) -> tuple[TextIO, Descriptor]:
+    if old is not None:
+        old.flush()
+    descriptor = Descriptor(number, "w", closefd=False)
+    lines = number == ERROR or descriptor.isatty()
+    encoding = "utf-8" if old is None else old.encoding
+    text = io.TextIOWrapper(
+        io.BufferedWriter(descriptor), encoding=encoding, errors="backslashreplace", line_buffering=lines
+    )
+    return text, descriptor

@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
+from invgp.api.output_paths import name_fault
 from invgp.formatting import shorten
-from invgp.output_paths import name_fault
 
 MODE_HELP = "Number of a mode of a sampled posterior, 1 for the most probable.  [default: all modes together]"
 

@@ -10,11 +10,11 @@ import click
 
 from invgp import netcdf
 from invgp.api import refuse_calibration
+from invgp.api.output_paths import check_map_path, check_not_survey
 from invgp.cli.console import current_console, json_option, print_json, print_line, print_warning
 from invgp.cli.options import MODE_HELP, FilePath, FiniteRange
 from invgp.errors import ArgumentError
 from invgp.formatting import count_noun
-from invgp.output_paths import check_map_path, check_not_survey
 
 GIBIBYTE = 2**30
 

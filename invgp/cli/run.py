@@ -13,6 +13,7 @@ import click
 import invgp
 from invgp import netcdf
 from invgp.api import ledger_path
+from invgp.api.output_paths import check_posterior_path
 from invgp.cli import INTERRUPTED
 from invgp.cli.console import current_console, json_option, print_json, print_line, print_note, print_warning
 from invgp.cli.options import (
@@ -27,8 +28,8 @@ from invgp.cli.options import (
 )
 from invgp.config import load
 from invgp.errors import RunsFailedError
+from invgp.execution.run_directories import remove_if_empty
 from invgp.formatting import convergence_advice, count_noun, format_duration
-from invgp.output_paths import check_posterior_path, remove_if_empty
 from invgp.progress import ProgressState, show_progress
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def describe_learnt_priors(posterior: xr.Dataset) -> list[str]:
     """Return one sentence per latent with a learnt prior."""
     import numpy as np  # noqa: PLC0415
 
-    from invgp.gaussian_processes import kernel_from_attributes  # noqa: PLC0415
+    from invgp.posterior.gaussian_processes import kernel_from_attributes  # noqa: PLC0415
 
     sentences = []
     for name in posterior.attrs["invgp_latents"].split():

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
+from invgp.api.output_paths import check_writable
 from invgp.cli.check import as_dictionary as by_quantity
 from invgp.cli.check import print_quantities
 from invgp.cli.console import current_console, json_option, print_json, print_line, print_note
 from invgp.cli.options import FilePath, scheduler_option, source_option, workers_option
 from invgp.config import load
 from invgp.errors import ConfigError, RunsFailedError
+from invgp.execution.run_directories import remove_if_empty
 from invgp.formatting import count_noun, format_duration
-from invgp.output_paths import check_writable, remove_if_empty
 from invgp.progress import show_progress
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from invgp.config.survey_tables import Table, read_table
 from invgp.config.toml_document import LARGEST
 from invgp.core.kernels.averages import NODES
 from invgp.errors import ConfigError
-from invgp.expressions import DerivedExpression, ExpressionLatent, parse_quantity
 from invgp.formatting import count_noun, join_names, suggest
 from invgp.problem import Column, DirectModel, Floats, Latent, Noise, Observation, Problem, SimulatorVariable, Survey
+from invgp.problem.expressions import DerivedExpression, ExpressionLatent, parse_quantity
 from invgp.settings.configuration import Config, DirectSection, DirectValueSection, PlaceSection
 from invgp.settings.values import percentage
 

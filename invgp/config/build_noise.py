@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.archives import read_array
 from invgp.config.build_kernels import broadcast_length_scales
 from invgp.config.build_latents import learning_factors
 from invgp.config.build_survey import columns
@@ -17,6 +16,7 @@ from invgp.config.noise_levels import check_noise_std
 from invgp.config.survey_tables import Table, check_regular
 from invgp.config.variable_names import per_label
 from invgp.errors import ConfigError
+from invgp.files.archives import read_array
 from invgp.formatting import nearest_name, one_line, suggest
 from invgp.problem import SMALLEST_EIGENVALUE, Floats, Noise, Observation, Survey
 from invgp.settings.configuration import Config

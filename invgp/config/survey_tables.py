@@ -14,11 +14,10 @@ import numpy as np
 import psutil
 import xarray as xr
 
-from invgp.delayed_interrupts import delay_interrupts
 from invgp.errors import ConfigError
+from invgp.files.netcdf_container import UNREADABLE, find_table_defect, utf8_path
 from invgp.formatting import did_you_mean, format_value, join_names, suggest
-from invgp.library_paths import utf8_path
-from invgp.netcdf_container import UNREADABLE, find_table_defect
+from invgp.operating_system import delay_interrupts
 from invgp.problem import Floats
 from invgp.units import conversion, is_unit
 

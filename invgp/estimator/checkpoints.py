@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from invgp.archives import CHECKPOINT, Keys, read_archive, write_archive
 from invgp.core.backend import Backend, to_numpy
 from invgp.core.kernels import Kernel
 from invgp.core.parameters import BLOCKS, Parameters
 from invgp.core.training import Progress
 from invgp.estimator.arguments import Floats
 from invgp.estimator.settings import ModelSettings
+from invgp.files.archives import CHECKPOINT, Keys, read_archive, write_archive
 
 MAX_LISTED = 6  # numbers: longer arrays are described by their shape and a hash
 FUNCTION = "the function "

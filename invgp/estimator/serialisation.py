@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.archives import MODEL, Keys, read_archive, write_archive
 from invgp.core.backend import Array, to_numpy
 from invgp.core.bound import Bound, BoundState
 from invgp.core.geometry import join_parameters
@@ -25,6 +24,7 @@ from invgp.core.training import Blocks, MiniBatches
 from invgp.estimator.checkpoints import CODE, FUNCTION, describe_value
 from invgp.estimator.fitted_model import FittedModel
 from invgp.estimator.labels import class_count, is_classifier
+from invgp.files.archives import MODEL, Keys, read_archive, write_archive
 from invgp.likelihoods import Likelihood
 
 Model = TypeVar("Model", bound=FittedModel)

@@ -20,7 +20,7 @@ from invgp.execution.pools import Loop, Pool, WorkerDeath
 from invgp.execution.retries import select_context, select_rows
 from invgp.execution.tasks import Task, TaskRunner, check_disk_space, look_up_task, make_killed_result
 from invgp.ledger import FinishedRuns, LedgerAddress, Recorder
-from invgp.lost_interrupts import resend_lost_interrupts
+from invgp.operating_system import resend_lost_interrupts
 from invgp.problem import Floats
 
 ROWS_TRIED_SINGLY = 5  # of a task that kills its workers: if all of them do, so will the rest

@@ -74,3 +74,9 @@ def remove_run_directories(home: Path) -> None:
     """
     with suppress(OSError):
         remove_tree(home)
+
+
+def remove_if_empty(directory: Path) -> None:
+    """Remove a directory of runs, unless it contains the directory of a failed run."""
+    with suppress(OSError):
+        directory.rmdir()

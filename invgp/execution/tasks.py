@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from invgp.adapters.protocol import HOMES, Evaluations, ForwardModel, RunContext, Status, output_size
-from invgp.disk_space import find_write_error
 from invgp.errors import LedgerError
 from invgp.execution.pools import WorkerDeath
 from invgp.execution.retries import run_with_retries
 from invgp.execution.stray_programs import end_programs, were_stopped
 from invgp.ledger import FinishedRuns, LedgerAddress, Recorder
+from invgp.operating_system import find_write_error
 from invgp.problem import Floats
 
 EFFECTS_OF_A_FULL_DISK = {Status.NOT_STARTED, Status.EXIT_CODE, Status.KILLED, Status.UNREADABLE}

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from invgp.atomic_files import staging_directory
+from invgp.files.atomic_files import staging_directory
 
 if TYPE_CHECKING:
     import xarray as xr

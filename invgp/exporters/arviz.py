@@ -10,9 +10,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from invgp.atomic_files import library_errors
-from invgp.delayed_interrupts import delay_interrupts
 from invgp.exporters.exported_fields import select_sampled
+from invgp.files.atomic_files import library_errors
+from invgp.operating_system import delay_interrupts
 from invgp.posterior.latent_names import scalar_names
 
 LIBRARY = "invgp"

@@ -10,7 +10,6 @@ from invgp.core.backend import cholesky, to_numpy
 from invgp.core.coupled import Prior
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.core.kernels import Scalar
-from invgp.gaussian_processes import StoredSiteFactors
 from invgp.inference.diagnostics import diagnose, doubtful_latents
 from invgp.inference.notes import inducing_notes, log_link_notes, noise_notes, solver_noise_notes, widened_notes
 from invgp.inference.runner import Runner
@@ -18,6 +17,7 @@ from invgp.inference.search_state import SearchState
 from invgp.inference.site_model import SiteModel
 from invgp.latent_model.learned_problem import with_learned_hyperparameters
 from invgp.posterior import EmulatorReport, Solution, StoredRuns
+from invgp.posterior.gaussian_processes import StoredSiteFactors
 from invgp.problem import Floats, Problem
 
 DRAWN_TOGETHER = 1500  # most sites of a joint conditional sample, to limit memory

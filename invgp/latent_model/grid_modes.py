@@ -15,7 +15,7 @@ from invgp.core.backend import Backend, cholesky, solve_triangular, to_numpy
 from invgp.core.field.field_gaussian import Gaussian, LowRankGaussian
 from invgp.core.field.grid_basis import Basis, leading_modes
 from invgp.core.kernels import Averaged, Kernel, Scalar
-from invgp.gaussian_processes import WhitenedInducing
+from invgp.posterior.gaussian_processes import WhitenedInducing
 from invgp.problem import DirectModel, Floats, Problem
 
 MOST_MODES = 1000  # most modes of one process

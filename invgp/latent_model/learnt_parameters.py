@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from invgp.core.kernels import Kernel
-from invgp.gaussian_processes import kernel_attributes
 from invgp.latent_model.learned_problem import with_kernel
+from invgp.posterior.gaussian_processes import kernel_attributes
 from invgp.posterior.solution import HyperparameterDraws
 from invgp.problem import WEAK_FACTOR, Column, Floats, Latent, Problem
 

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from invgp.delayed_interrupts import delay_interrupts
+from invgp.operating_system import delay_interrupts
 
 _INSTRUCTIONS = 100_000  # of SQLite's virtual machine between two calls of the progress handler
 

@@ -12,11 +12,11 @@ import numpy as np
 import xarray as xr
 
 from invgp.adapters.protocol import Floats, Quantity
-from invgp.atomic_files import atomic_file, library_errors
-from invgp.delayed_interrupts import delay_interrupts
+from invgp.files.atomic_files import atomic_file, library_errors
+from invgp.files.netcdf_container import utf8_path
 from invgp.ledger.kept_directories import directory_exists, without_removed_directory
 from invgp.ledger.store import RecordedModel, RecordedRun
-from invgp.library_paths import utf8_path
+from invgp.operating_system import delay_interrupts
 
 DETAILS = ("run", "status", "attempts", "seconds", "worker", "finished", "label", "message", "directory")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from invgp.disk_space import NO_SPACE, find_write_error
 from invgp.errors import ConfigError, LedgerError
+from invgp.operating_system import NO_SPACE, find_write_error
 
 # Errors that prevent reading or writing. They do not mean that the file is damaged.
 _REASONS = {

@@ -12,12 +12,12 @@ import numpy as np
 import xarray as xr
 
 from invgp.errors import ArgumentError
-from invgp.expressions import DerivedExpression, ExpressionLatent, Values
 from invgp.formatting import suggest
 from invgp.links import LINKS, normal_draws
 from invgp.maps.posterior_field import LocatedPosterior, draw_mixture
 from invgp.maps.process_prior import LatentField
 from invgp.problem import Floats
+from invgp.problem.expressions import DerivedExpression, ExpressionLatent, Values
 from invgp.units import conversion, is_unit
 
 

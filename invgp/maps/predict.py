@@ -12,7 +12,6 @@ import xarray as xr
 
 from invgp import netcdf
 from invgp.errors import ArgumentError
-from invgp.expressions import parse_expression
 from invgp.formatting import suggest
 from invgp.maps.grids import MapGrid, Slices, parse_grid
 from invgp.maps.joint_draws import draw_bytes
@@ -23,6 +22,7 @@ from invgp.maps.posterior_field import PosteriorField
 from invgp.maps.read_posterior_field import read_posterior_field
 from invgp.posterior.latent_names import field_names, scalar_names
 from invgp.problem import Floats
+from invgp.problem.expressions import parse_expression
 
 MEMORY = 2**29  # bytes of temporary arrays
 DERIVED_SUFFIXES = ("", "_std", "_quantile", "_sample", "_exceedance", "_threshold")

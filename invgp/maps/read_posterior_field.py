@@ -16,7 +16,9 @@ from invgp.core.coupled.prior import Prior
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import Averaged, Kernel, Scalar
 from invgp.errors import ArgumentError, ConfigError
-from invgp.gaussian_processes import (
+from invgp.maps.posterior_field import DrawGroup, PosteriorField
+from invgp.maps.process_prior import LatentField, ProcessPrior, SharedKernel
+from invgp.posterior.gaussian_processes import (
     MIXING,
     ProcessPosterior,
     StoredSiteFactors,
@@ -27,8 +29,6 @@ from invgp.gaussian_processes import (
     read_process_posterior,
     site_locations,
 )
-from invgp.maps.posterior_field import DrawGroup, PosteriorField
-from invgp.maps.process_prior import LatentField, ProcessPrior, SharedKernel
 from invgp.posterior.modes import draws_of_mode
 from invgp.problem import Floats
 

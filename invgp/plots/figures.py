@@ -10,8 +10,8 @@ import xarray as xr
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from invgp.atomic_files import atomic_file, staging_directory
 from invgp.errors import PlotError
+from invgp.files.atomic_files import atomic_file, staging_directory
 from invgp.plots.draws import draws_figure
 from invgp.plots.figure_options import FigureOptions
 from invgp.plots.fit import fit_figure

@@ -16,7 +16,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from invgp.coverage import INTERVALS, bin_count, count_band, interval_coverage, rank_counts
 from invgp.errors import PlotError
 from invgp.plots.axis_labels import axis_label, quantity_name, read_positions, site_title
 from invgp.plots.plot_data import (
@@ -32,6 +31,7 @@ from invgp.plots.plot_data import (
 )
 from invgp.plots.sections import LinePanels, finish_panel
 from invgp.plots.style import COLOURS, COLUMN, GREY, PAGE, STYLE, NotebookFigure, add_legend, letter_panels
+from invgp.validation.coverage import INTERVALS, bin_count, count_band, interval_coverage, rank_counts
 
 _COLUMNS = 4  # of histograms; a panel of coverage is two columns wide
 _CHANCE = "0.88"

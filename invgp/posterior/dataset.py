@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from pyproj import CRS
 
-from invgp.gaussian_processes import mixing_variable, prior_map_variables
-from invgp.georeference import grid_mapping
 from invgp.posterior.attributes import dataset_attributes
 from invgp.posterior.coordinates import coordinate_order, dataset_coordinates, latent_coordinates, source_variables
 from invgp.posterior.data_arrays import make_array
 from invgp.posterior.data_variables import data_variables, diagnostic_variables, direct_variables, predictions_by_mode
+from invgp.posterior.gaussian_processes import mixing_variable, prior_map_variables
 from invgp.posterior.latent_variables import (
     PriorAtPoints,
     correlation_variable,
@@ -26,6 +28,7 @@ from invgp.posterior.latent_variables import (
 from invgp.posterior.run_variables import run_variables
 from invgp.posterior.solution import Solution
 from invgp.problem import Problem
+from invgp.units import conversion
 
 
 def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
@@ -109,3 +112,43 @@ def _mix_processes(problem: Problem, solution: Solution) -> Solution:
         samples=None if samples is None else replace(samples, latents=samples.latents @ M.T),
         few_runs_std=None if few_runs is None else np.sqrt((std * few_runs) ** 2 @ (M.T**2)) / std,
     )
+
+
+FALSE_ORIGIN = ("false_easting", "false_northing")
+
+
+def grid_mapping(crs: str, unit: str) -> dict[str, Any]:
+    """Return the attributes of a CF grid mapping.
+
+    Coordinates can be in km although the reference system is in metres. CF then requires the false origin in km too,
+    and programs that read the WKT assume that the coordinates have its unit.
+
+    Parameters
+    ----------
+    crs : str
+        Coordinate reference system that PROJ understands.
+    unit : str
+        Unit of the horizontal coordinates.
+
+    Returns
+    -------
+    dict
+    """
+    system = CRS.from_user_input(crs)
+    how = conversion(unit, "m") if system.is_projected else None
+    ratio = how.factor / system.axis_info[0].unit_conversion_factor if how else 1.0
+    if how and not math.isclose(ratio, 1.0, rel_tol=1e-9):
+        system = _convert_unit(system, unit, how.factor)
+    found: dict[str, Any] = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in system.to_cf().items()
+    }
+    return found | {key: found[key] / ratio for key in FALSE_ORIGIN if key in found}
+
+
+def _convert_unit(system: CRS, unit: str, metres: float) -> CRS:
+    """Return the same projection with coordinates in another unit, given in metres."""
+    about = system.to_json_dict()
+    for axis in about["coordinate_system"]["axis"]:
+        axis["unit"] = {"type": "LinearUnit", "name": unit, "conversion_factor": metres}
+    about.pop("id", None)  # it is no longer the registered one
+    return CRS.from_json_dict({**about, "name": f"{system.name} in {unit}"})

@@ -17,7 +17,14 @@ from pyproj.exceptions import CRSError
 
 from invgp.bounded_links import link_from_attributes
 from invgp.core.kernels import STATIONARY
-from invgp.gaussian_processes import DEFINITION, INDUCING_SUFFIX, MEAN_MAP, MIXING, SCALE_MAP, kernel_from_attributes
+from invgp.posterior.gaussian_processes import (
+    DEFINITION,
+    INDUCING_SUFFIX,
+    MEAN_MAP,
+    MIXING,
+    SCALE_MAP,
+    kernel_from_attributes,
+)
 from invgp.units import is_unit
 
 TEXT_ATTRIBUTES = (

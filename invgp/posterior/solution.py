@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.gaussian_processes import ProcessPosterior
+from invgp.posterior.gaussian_processes import ProcessPosterior
 from invgp.posterior.run_variables import StoredRuns
 from invgp.problem import Floats
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from invgp.adapters.protocol import Evaluations, Quantity, RunContext, Status
 from invgp.adapters.quantities import check_batch, digest_of
-from invgp.expressions import DerivedExpression, ExpressionLatent, parse_quantity
+from invgp.problem.expressions import DerivedExpression, ExpressionLatent, parse_quantity
 from invgp.problem.survey import Floats
 
 

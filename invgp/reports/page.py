@@ -16,8 +16,8 @@ from markupsafe import Markup
 from matplotlib import rc_context
 from PIL import Image
 
-from invgp.atomic_files import atomic_file
 from invgp.errors import ConfigError
+from invgp.files.atomic_files import atomic_file
 from invgp.maps.nodes import as_points
 from invgp.plots import KINDS, FigureOptions, suitable_kinds
 from invgp.plots.style import STYLE

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
-from invgp.atomic_files import staging_directory
 from invgp.errors import ConfigError
+from invgp.files.atomic_files import staging_directory
 
 KINDS = {
     "python": "a Python function",

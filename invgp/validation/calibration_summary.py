@@ -9,8 +9,8 @@ from importlib.metadata import version
 import numpy as np
 import xarray as xr
 
-from invgp.coverage import CONFIDENCE, DRAWS, INTERVALS, Coverage, interval_coverage
 from invgp.problem import Floats, Problem
+from invgp.validation.coverage import CONFIDENCE, DRAWS, INTERVALS, Coverage, interval_coverage
 
 # Attributes that a calibration copies from its posteriors.
 SHARED = (

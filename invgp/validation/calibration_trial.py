@@ -11,11 +11,11 @@ import xarray as xr
 from scipy.special import ndtr, ndtri
 from threadpoolctl import threadpool_limits
 
-from invgp.coverage import DRAWS, INTERVALS
 from invgp.errors import RunsFailedError
 from invgp.execution.run_directories import remove_run_directories
 from invgp.inference.invert import invert
 from invgp.problem import Floats, InferenceSettings, Problem
+from invgp.validation.coverage import DRAWS, INTERVALS
 from invgp.validation.simulated_surveys import SimulatedSurvey, draw_survey
 
 SCORES = np.linspace(-4.0, 4.0, 65)  # standard normal quantiles at which each posterior is evaluated

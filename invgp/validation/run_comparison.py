@@ -11,10 +11,9 @@ import xarray as xr
 
 from invgp.errors import ArgumentError, RunsFailedError
 from invgp.execution.pools import open_pool
-from invgp.execution.run_directories import make_run_directory
+from invgp.execution.run_directories import make_run_directory, remove_if_empty
 from invgp.inference.invert import open_recorders
 from invgp.ledger import Ledger
-from invgp.output_paths import remove_if_empty
 from invgp.problem import Problem
 from invgp.sampling.tempered_chains import RunsSpent
 from invgp.sampling.tolerant_simulator import TolerantSimulator

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from helpers.command_line import CONFIG, Command, invgp, write_files
+from invgp.api.output_paths import check_writable
 from invgp.errors import ConfigError
-from invgp.output_paths import check_writable
 
 MISTAKES = [
     (["run", "none.toml"], 2, "invgp: the config 'none.toml' cannot be read: No such file or directory"),

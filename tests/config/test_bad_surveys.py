@@ -13,8 +13,8 @@ import xarray as xr
 from helpers.config_files import SITES, WriteSurvey
 from helpers.config_mistakes import sentence_of
 from helpers.netcdf_files import write_endless_netcdf
-from invgp import netcdf_container
 from invgp.config import load
+from invgp.files import netcdf_container
 
 
 class Case(NamedTuple):

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from campaign.mutate_config import damaged_projects
+from invgp.api.output_paths import check_posterior_path
 from invgp.config import load
 from invgp.errors import ConfigError
-from invgp.output_paths import check_posterior_path
 
 COUNT, SEED = 150, 20260101  # `PYTHONPATH=tests python tests/config/test_mutations.py 1500 7` tries more
 

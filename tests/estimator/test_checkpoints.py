@@ -9,12 +9,12 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from invgp.archives import CHECKPOINT, read_archive, write_archive
 from invgp.core.parameters import BLOCKS
 from invgp.core.stochastic_optimisers import AdaDelta
 from invgp.core.training import Blocks, MiniBatches
 from invgp.errors import WriteError
 from invgp.estimator import SAVIGP
+from invgp.files.archives import CHECKPOINT, read_archive, write_archive
 from invgp.likelihoods import BlackBox, Gaussian, Softmax, StudentT
 
 pytestmark = pytest.mark.filterwarnings("ignore:the fit has not converged")

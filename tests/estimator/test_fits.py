@@ -16,11 +16,11 @@ from sklearn.preprocessing import StandardScaler
 
 import invgp
 from helpers.curve import NEW, POSTERIOR_ONLY, TRUTH, X
-from invgp.archives import MODEL, read_archive, write_archive
 from invgp.core.memory import BATCH_BUDGET
 from invgp.core.stochastic_optimisers import Adam
 from invgp.core.training import Blocks, MiniBatches
 from invgp.estimator import SAVIGP
+from invgp.files.archives import MODEL, read_archive, write_archive
 from invgp.likelihoods import BlackBox, Gaussian, Logistic, Poisson, Softmax
 from invgp.measures import error_rate, negative_log_predictive_density, standardised_squared_error
 

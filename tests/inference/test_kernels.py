@@ -157,7 +157,7 @@ def test_that_learnt_parameters_of_a_kernel_maximise_the_exact_evidence(inducing
     kernel = first.kernel.with_parameters(
         first.kernel.parameters + np.concatenate([first.learnt_parameters(name) for name in learn], axis=1) @ best.x
     )
-    from invgp.gaussian_processes import kernel_from_attributes  # noqa: PLC0415
+    from invgp.posterior.gaussian_processes import kernel_from_attributes  # noqa: PLC0415
 
     stored = kernel_from_attributes(found["velocity"].attrs)
     std = float(found["velocity"].attrs["process_std"])

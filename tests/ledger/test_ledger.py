@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-import invgp.disk_space
+import invgp.operating_system
 from helpers.problems import map_problem
 from invgp import invert
 from invgp.adapters import Evaluations, ExecutableModel, InputFile, Quantity, RunContext, Status
@@ -253,7 +253,7 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(**_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(invgp.disk_space, "TemporaryFile", fail)
+    monkeypatch.setattr(invgp.operating_system, "TemporaryFile", fail)
 
 
 @pytest.mark.parametrize(("full", "reason"), [(True, "the disk is full"), (False, "disk I/O error")])

@@ -15,9 +15,9 @@ from helpers.problems import linear_problem, map_problem
 from invgp import netcdf
 from invgp.core.geometry import inducing_factor
 from invgp.errors import ConfigError
-from invgp.gaussian_processes import kernel_from_attributes
 from invgp.links import LINKS
 from invgp.maps.predict import plan_map, predict, write
+from invgp.posterior.gaussian_processes import kernel_from_attributes
 
 FAMILIES = {
     "coupled": {},

@@ -24,10 +24,11 @@ import invgp
 from campaign.mutate_posterior import damage
 from helpers.problems import map_problem
 from helpers.two_modes import add_modes
-from invgp import netcdf, netcdf_container, reports
+from invgp import netcdf, reports
 from invgp.cli import app
 from invgp.cli.console import Console
 from invgp.errors import ConfigError, InvgpError
+from invgp.files import netcdf_container
 from invgp.maps.predict import plan_map, predict
 from invgp.posterior.dataset_schema import SchemaError, check_schema
 from invgp.reports.findings import mode_tables

@@ -12,7 +12,6 @@ from helpers.problems import map_problem
 from invgp import calibrate, netcdf, plots
 from invgp.adapters import CallableModel, Quantity
 from invgp.core.kernels import Matern32
-from invgp.coverage import bin_count, count_band, interval_coverage, rank_counts
 from invgp.errors import ConfigError, PlotError, RunsFailedError
 from invgp.links import LINKS
 from invgp.plots.validation_figures import selected_ranks
@@ -22,6 +21,7 @@ from invgp.validation import calibration_trial as trial
 from invgp.validation.calibration import InterruptedCalibration, identity
 from invgp.validation.calibration_summary import coverage_of
 from invgp.validation.calibration_trial import run_trial
+from invgp.validation.coverage import bin_count, count_band, interval_coverage, rank_counts
 from invgp.validation.simulated_surveys import draw_prior, with_drawn_hyperparameters
 
 SURVEYS = 50

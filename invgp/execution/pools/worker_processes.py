@@ -25,7 +25,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from invgp.execution.pools.pool import MOST_DEATHS, NEVER, THREADS_PER_WORKER, R, T, WorkerDeath
 from invgp.execution.stray_programs import end_programs, mark_stopped
-from invgp.open_files import reserve_open_files
+from invgp.operating_system import reserve_open_files
 
 THREAD_LIMITS = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"),

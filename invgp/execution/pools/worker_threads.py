@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from invgp.execution.pools.pool import NEVER, THREADS_PER_WORKER, Loop, R, T, WorkerDeath
 from invgp.execution.stray_programs import allow_runs, stop_runs
-from invgp.open_files import reserve_open_files
+from invgp.operating_system import reserve_open_files
 
 
 class Threads(Loop):

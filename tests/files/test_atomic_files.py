@@ -21,11 +21,12 @@ import pytest
 
 import invgp
 from helpers.problems import map_problem
-from invgp import atomic_files, netcdf, reports
-from invgp.atomic_files import _is_special, atomic_file, staging_directory
+from invgp import netcdf, reports
 from invgp.cli import main
 from invgp.errors import WriteError
 from invgp.estimator import SAVIGP
+from invgp.files import atomic_files
+from invgp.files.atomic_files import _is_special, atomic_file, staging_directory
 from invgp.likelihoods import Gaussian
 from invgp.maps.predict import predict
 
@@ -134,7 +135,7 @@ def test_that_old_results_survive_a_kill_and_a_full_disk(
 def test_that_a_staging_directory_of_a_live_process_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     code = (
-        "import sys\nfrom invgp.atomic_files import atomic_file\n"
+        "import sys\nfrom invgp.files.atomic_files import atomic_file\n"
         f"with atomic_file('the page', {str(path)!r}) as part:\n"
         "    part.write_text('theirs'); print('ready', flush=True); sys.stdin.readline()"
     )
@@ -241,7 +242,10 @@ def test_that_more_than_a_pipe_holds_reaches_a_slow_reader(tmp_path: Path) -> No
 
 
 def test_that_standard_output_and_a_full_device_are_written_to(tmp_path: Path) -> None:
-    code = "from invgp.atomic_files import atomic_file\nwith atomic_file('the table', '{}') as p: p.write_text('1,2')"
+    code = (
+        "from invgp.files.atomic_files import atomic_file\n"
+        "with atomic_file('the table', '{}') as p: p.write_text('1,2')"
+    )
     for sink in ({"stdout": subprocess.PIPE}, {"stdout": (tmp_path / "out.csv").open("w+")}):
         ended = subprocess.run([sys.executable, "-c", code.format("/dev/stdout")], check=True, **sink)
         assert (ended.stdout or (tmp_path / "out.csv").read_bytes()) == b"1,2"

@@ -15,16 +15,18 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from invgp.errors import ConfigError
-from invgp.library_paths import utf8_path
 
 if TYPE_CHECKING:
     import h5py
     import netCDF4
+
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"  # of HDF5, and so of netCDF-4
 MOST_TRIED = 2**28  # bytes that the child reads; of a larger file, it reads the first value of each variable
@@ -35,7 +37,7 @@ CRASHES = f"{DAMAGED}, and the netCDF library crashes on it"
 NEW_INTERPRETER = """
 import sys
 kind, path, sys.path[:] = sys.argv[1], sys.argv[2], sys.argv[3:]
-from invgp.netcdf_container import print_inspection
+from invgp.files.netcdf_container import print_inspection
 print_inspection(kind, path)
 """
 # Exceptions that the netCDF library and xarray raise for damaged files.
@@ -263,3 +265,39 @@ def _try_values(file: netCDF4.Dataset) -> str:
 def _item_size(variable: Any) -> int:
     """Return the size of a value in bytes; 1 for text and lists, whose length is not declared."""
     return int(getattr(variable.dtype, "itemsize", 1))
+
+
+@contextmanager
+def utf8_path(path: Path) -> Iterator[Path]:
+    """Provide a path to the same file whose name is UTF-8: the path itself, or a link in a temporary directory.
+
+    Parameters
+    ----------
+    path : Path
+        A file to read or to create; a library that creates a file follows the link.
+
+    Yields
+    ------
+    Path
+    """
+    if is_utf8(str(path.absolute())):  # libraries may resolve a relative path themselves
+        yield path
+        return
+    with TemporaryDirectory(prefix="invgp-link-") as directory:
+        link = Path(directory) / "file.nc"
+        link.symlink_to(path.absolute())
+        yield link
+
+
+def is_utf8(name: str) -> bool:
+    """Return whether a file name, as Python represents it, is valid UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def as_text(name: str) -> str:
+    r"""Return a file name as valid text; bytes that are not UTF-8 become escapes such as ``\udce9``."""
+    return name.encode(errors="backslashreplace").decode()

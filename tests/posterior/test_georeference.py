@@ -3,7 +3,7 @@
 import pytest
 from pyproj import CRS, Transformer
 
-from invgp.georeference import grid_mapping
+from invgp.posterior.dataset import grid_mapping
 
 PLACE = 140.2, -36.7  # longitude and latitude
 

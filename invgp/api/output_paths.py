@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -124,9 +123,3 @@ def check_writable(path: Path, key: str) -> None:
             f"{key}: must be in a directory that can be written, was {str(path)!r}, "
             f"and nothing can be written in {str(nearest)!r} ({error.strerror})"
         ) from error
-
-
-def remove_if_empty(directory: Path) -> None:
-    """Remove a directory of runs, unless it contains the directory of a failed run."""
-    with suppress(OSError):
-        directory.rmdir()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from invgp.atomic_files import atomic_file
+from invgp.files.atomic_files import atomic_file
 
 FORMAT = 1
 MODEL = "a saved model"

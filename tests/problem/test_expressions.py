@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from invgp.errors import ConfigError
-from invgp.expressions import ExpressionLatent, parse_expression
 from invgp.maps.map_quantities import parse_threshold
+from invgp.problem.expressions import ExpressionLatent, parse_expression
 
 LATENTS = [
     ExpressionLatent("depth", "m", "layer", (1, 2, 4), linear=True),

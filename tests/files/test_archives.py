@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from invgp.archives import read_array
 from invgp.core.training import Blocks
 from invgp.estimator import SAVIGP
+from invgp.files.archives import read_array
 from invgp.likelihoods import Gaussian
 
 X = np.linspace(0, 6, 30)[:, None]

@@ -22,8 +22,8 @@ from tempfile import TemporaryDirectory
 from typing import BinaryIO
 from uuid import uuid4
 
-from invgp.disk_space import NO_SPACE, PROBE_BYTES
 from invgp.errors import WriteError
+from invgp.operating_system import NO_SPACE, PROBE_BYTES
 
 LONGEST_LABEL = 180  # bytes; for a longer file name, the staging directory has its digest as name
 READER_SECONDS = 5.0  # for a process to open a pipe that we write to

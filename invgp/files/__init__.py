@@ -1,0 +1,1 @@
+"""Files: atomic writing, archives of arrays, and safe opening of netCDF files."""
