@@ -19,7 +19,7 @@ from .protocol import (
     input_size,
     output_size,
 )
-from .readers import CsvFile, JsonFile, NetcdfFile, OutputFile, PythonFile, Reader, RegexFile, TableFile
+from .readers import CsvFile, EclipseFile, JsonFile, NetcdfFile, OutputFile, PythonFile, Reader, RegexFile, TableFile
 from .templates import InputTemplate, Template, TemplateError
 from .umbridge import UmbridgeModel
 
@@ -28,6 +28,7 @@ __all__ = [
     "BatchedModel",
     "CallableModel",
     "CsvFile",
+    "EclipseFile",
     "Evaluations",
     "ExecutableModel",
     "ForwardModel",

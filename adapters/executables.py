@@ -38,6 +38,7 @@ from .quantities import (
     digest_of,
     size_of,
 )
+from .readers.eclipse import EclipseFile
 from .readers.netcdf import NetcdfFile
 from .readers.reader import OutputFile, Reader, select
 from .readers.structured import RegexFile
@@ -274,7 +275,7 @@ class ExecutableModel:
 
     def _limit_time(self, reader: Reader) -> Reader:
         """Return a reader whose time limit is not longer than that of the program."""
-        if isinstance(reader, RegexFile | NetcdfFile) and self.timeout is not None:
+        if isinstance(reader, RegexFile | NetcdfFile | EclipseFile) and self.timeout is not None:
             return replace(reader, timeout=min(reader.timeout, self.timeout))
         return reader
 

@@ -61,6 +61,7 @@ def tables() -> list[tuple[str, str, type[Section]]]:
         ('an entry of forward.output_files with format = "json"', JSON, output_files.JsonFileSection),
         ('an entry of forward.output_files with format = "regex"', REGEX, output_files.RegexFileSection),
         ('an entry of forward.output_files with format = "netcdf"', NETCDF, output_files.NetcdfFileSection),
+        ('an entry of forward.output_files with format = "eclipse"', ECLIPSE, output_files.EclipseFileSection),
         ('an entry of forward.output_files with format = "ins"', INS, output_files.InstructionFileSection),
         ('an entry of forward.output_files with format = "python"', PYTHON, output_files.PythonFileSection),
         ("[noise]", "", configuration.NoiseSection),
@@ -119,6 +120,8 @@ JSON = """A number, or a (nested) list of numbers, in order. `null` counts as Na
 REGEX = """`^` and `$` match at the ends of a line. `row` selects among the matches; `-1` is the last one."""
 NETCDF = """The whole variable; the last dimension varies fastest. `row` selects along the first dimension.
 Missing values are NaN."""
+ECLIPSE = """The numbers of the first vector at all steps, then those of the second, and so on. Report steps are those
+of the schedule; `times` can also name steps between them. Needs `pip install 'invgp[eclipse]'`."""
 INS = (
     """The observations of the instructions are outputs, identified by name as in PEST templates. Others are ignored."""
 )

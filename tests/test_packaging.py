@@ -60,7 +60,7 @@ def required(project):
     groups = project["dependency-groups"]
     lines = [
         *project["project"]["dependencies"],
-        *(line for name in ("dask", "docs", "geotiff", "vtk") for line in extras[name]),
+        *(line for name in ("dask", "docs", "eclipse", "geotiff", "vtk") for line in extras[name]),
         *(line for group in groups.values() for line in group if isinstance(line, str)),
     ]
     return [Requirement(line) for line in lines]

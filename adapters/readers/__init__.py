@@ -1,5 +1,6 @@
 """Readers of output files: one class per format, with one interface."""
 
+from .eclipse import EclipseFile
 from .functions import PythonFile
 from .netcdf import NetcdfFile
 from .reader import OutputFile, Reader
@@ -9,6 +10,7 @@ from .text import read_numbers, read_text
 
 __all__ = [
     "CsvFile",
+    "EclipseFile",
     "JsonFile",
     "NetcdfFile",
     "OutputFile",

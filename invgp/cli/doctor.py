@@ -17,7 +17,13 @@ from invgp.formatting import count_noun
 GIB = 2**30
 CHECKED_ROWS = 300  # of the matrices that GPU and processor both factorise
 LARGEST_DIFFERENCE = 1e-9  # of results of the GPU, relative to the largest: rounding errors are far smaller
-EXTRAS = {"dask": "dask", "rasterio": "geotiff", "pyevtk": "vtk"}
+EXTRAS = {
+    "dask": "dask",
+    "rasterio": "geotiff",
+    "pyogrio": "geopackage",
+    "pyevtk": "vtk",
+    "resfo_utilities": "eclipse",
+}
 
 
 @click.command(epilog="Examples: invgp doctor; invgp doctor --device cuda; invgp doctor --json")

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from invgp.adapters import (
     AdapterError,
     CsvFile,
+    EclipseFile,
     ExecutableModel,
     InputFile,
     InstructionFile,
@@ -37,6 +38,7 @@ _READERS: dict[str, Callable[..., Reader]] = {
     "json": JsonFile,
     "regex": RegexFile,
     "netcdf": NetcdfFile,
+    "eclipse": EclipseFile,
     "python": PythonFile,
 }
 

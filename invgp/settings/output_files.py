@@ -76,6 +76,21 @@ class NetcdfFileSection(ReaderSection):
     row: RowNumbers = ROW
 
 
+class EclipseFileSection(ReaderSection):
+    """Vectors of a summary file of Eclipse or OPM Flow."""
+
+    path: str = Field(description="the path of the .UNSMRY file in the run's directory, with its .SMSPEC next to it")
+    format: Literal["eclipse"] = FORMAT
+    vectors: list[str] = Field(description="a list of names such as 'FOPR', 'WOPR:PROD' or 'BPR:3,5,1'", min_length=1)
+    row: RowNumbers = Field(
+        default=None, description="report step to read, or a list of steps; 1 is the first, -1 the last; none: all"
+    )
+    times: list[float] | None = Field(
+        default=None,
+        description="instead of `row`, values of the vector TIME (usually days) at which the simulator writes a step",
+    )
+
+
 class InstructionFileSection(ReaderSection):
     """A file for which there are PEST instructions."""
 
@@ -90,7 +105,7 @@ class PythonFileSection(ReaderSection):
     function: str = Field(description="'package.module:function', of a module that is installed or next to the config")
 
 
-READERS = ("numbers", "table", "csv", "json", "regex", "netcdf", "ins", "python")
+READERS = ("numbers", "table", "csv", "json", "regex", "netcdf", "eclipse", "ins", "python")
 _SECTIONS: tuple[type[ReaderSection], ...] = (
     OutputFileSection,
     TableFileSection,
@@ -98,6 +113,7 @@ _SECTIONS: tuple[type[ReaderSection], ...] = (
     JsonFileSection,
     RegexFileSection,
     NetcdfFileSection,
+    EclipseFileSection,
     InstructionFileSection,
     PythonFileSection,
 )
@@ -130,6 +146,7 @@ AnyOutputFile = (
     | JsonFileSection
     | RegexFileSection
     | NetcdfFileSection
+    | EclipseFileSection
     | InstructionFileSection
     | PythonFileSection
 )

@@ -90,6 +90,7 @@ READERS = {
     "csv": '{ path = "o.csv", format = "csv", column = "t", row = 3, outputs = ["time"] }',
     "json": '{ path = "o.json", format = "json", key = "a.b[0]" }',
     "netcdf": '{ path = "o.nc", format = "netcdf", variable = "t", row = -1 }',
+    "eclipse": '{ path = "CASE.UNSMRY", format = "eclipse", vectors = ["WOPR:P1"], row = [1, -1] }',
 }
 
 
@@ -104,8 +105,8 @@ def test_that_each_format_can_be_configured(reader: str, write_survey: WriteSurv
     [
         (
             EXECUTABLE + 'output_files = [{ format = "cvs" }]\n',
-            "forward.output_files[0].format: must be 'numbers', 'table', 'csv', 'json', 'regex', 'netcdf', 'ins' or "
-            "'python', was 'cvs'; did you mean 'csv'?",
+            "forward.output_files[0].format: must be 'numbers', 'table', 'csv', 'json', 'regex', 'netcdf', "
+            "'eclipse', 'ins' or 'python', was 'cvs'; did you mean 'csv'?",
         ),
         (
             EXECUTABLE + 'output_files = [{ path = "out.txt", column = 3 }]\n',
@@ -137,6 +138,10 @@ def test_that_each_format_can_be_configured(reader: str, write_survey: WriteSurv
         (
             EXECUTABLE + 'output_files = [{ format = "json", key = "a", colum = 1 }]\n',
             "forward.output_files[0].colum: unknown key; valid: 'format', 'key', 'path' and 'outputs'",
+        ),
+        (
+            EXECUTABLE + 'output_files = [{ path = "CASE.DATA", format = "eclipse", vectors = ["FOPT"] }]\n',
+            "forward.output_files[0].path: must be a file that ends with .UNSMRY; it is 'CASE.DATA'",
         ),
         (EXECUTABLE + 'output_files = ["out.txt"]\n', None),
         (
