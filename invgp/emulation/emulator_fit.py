@@ -12,9 +12,9 @@ from threadpoolctl import threadpool_limits
 
 from invgp.emulation.emulator import Emulator, Surface
 from invgp.emulation.emulator_inputs import Inputs
+from invgp.emulation.hermite_basis import Basis, bases
 from invgp.emulation.local_polynomials import RUNS_PER_FEATURE as LOCAL_RUNS_PER_FEATURE
 from invgp.emulation.local_polynomials import fit_local
-from invgp.emulation.monomial_basis import Basis, bases
 from invgp.emulation.neighbours import Neighbours
 from invgp.emulation.polynomial import Polynomial, fit_polynomial
 from invgp.emulation.residual_process import ROUGH, SMOOTH, add_process
@@ -22,7 +22,11 @@ from invgp.emulation.training_runs import Integers, Runs
 from invgp.problem import Floats, Problem
 
 RUNS_PER_FEATURE = 1.3  # fewest runs per coefficient of a polynomial
+USUAL_DEGREE = 4  # of polynomials; larger ones vary strongly between the outermost runs, and must be better there too
+RUNS_PER_HIGH_FEATURE = 2.0  # fewest runs per coefficient of a polynomial of a higher degree
 MOST_FEATURES = 640  # most coefficients of a polynomial
+HIGHEST_DEGREE = 8  # of a polynomial
+MOST_FAILURES = 4  # successively larger polynomials without a smaller error after which no larger one is fitted
 ENOUGH_RUNS, ENOUGH_RUNS_PER_FEATURE = 4000, 20  # most runs of a fit: more cost time and hardly change it
 MOST_PROCESS_RUNS = 800  # runs of a Gaussian process; the cost of its fit grows with their cube
 MOST_PROCESS_PAIRS = 1_000_000  # runs times sites of a Gaussian process; limits the cost of a prediction
@@ -31,17 +35,23 @@ FEWEST_TEST_RUNS = 50  # fewest runs on which candidates are compared
 FOLDS = 200  # of the cross-validation
 FEWEST_SITES = 20  # with fewer sites, folds consist of runs instead of sites
 SMALL = 0.1  # error in noise standard deviations below which only polynomials are fitted
-NEGLIGIBLE = 0.01  # error in noise standard deviations below which no larger polynomial is fitted
+NEGLIGIBLE = 0.01  # error in noise standard deviations below which no larger polynomial is fitted, unless stated
 LARGEST_SAMPLED = 10.0  # the same limit for emulators that are sampled
 HOPELESS = 1.0  # noise standard deviations: larger errors count as this value, since the emulator is not used there
 
 
 def fit_emulator(
-    problem: Problem, runs: Runs, *, noise_std: Floats, rng: np.random.Generator, everywhere: bool = False
+    problem: Problem,
+    runs: Runs,
+    *,
+    noise_std: Floats,
+    rng: np.random.Generator,
+    everywhere: bool = False,
+    wanted: float = NEGLIGIBLE,
 ) -> Emulator | None:
     """Fit several regressions and return the one with the smallest error on the latest runs.
 
-    The candidates are polynomials of degree 1 to 4, fitted to all runs or to the runs of the last stages. If the error
+    The candidates are polynomials of degree 1 to 8, fitted to all runs or to the runs of the last stages. If the error
     of the best is not small, local polynomials and the best polynomial plus a Gaussian process are fitted too. All
     errors are cross-validation errors. A fold consists of whole sites, because the runs of one site may be similar
     (with few sites, of single runs). The runs of a stage should be drawn independently for each site: the runs of a
@@ -58,6 +68,8 @@ def fit_emulator(
         Selects the folds, and the runs of a fit if there are more than enough.
     everywhere : bool
         Whether to compare the errors on all runs instead of the latest.
+    wanted : float, in noise standard deviations
+        Error at which no larger polynomial is fitted.
 
     Returns
     -------
@@ -69,6 +81,7 @@ def fit_emulator(
     trial = _EmulatorSelection(
         runs, inputs.rows(runs.latents, runs.sites), y, problem.survey.X, rng, everywhere=everywhere
     )
+    trial.wanted = wanted
     trial.sampled = problem.inference.posterior == "sampled"
     with threadpool_limits(1):  # the matrices are small
         best = trial.best()
@@ -82,7 +95,7 @@ def fit_emulator(
         unit=unit,
         noise=np.where(np.isfinite(problem.survey.Y), noise_std / unit, np.inf),
         name=best.name,
-        error=_root_mean_square(best.errors[trial.test_runs]),
+        error=trial.test_error(best),
         neighbours=trial.neighbours,
     )
 
@@ -131,13 +144,15 @@ class _EmulatorSelection:
     ----------
     sampled : bool
         Whether the emulator will be sampled: draws go wherever it allows them, so that large errors count.
+    wanted : float, in noise standard deviations
+        Loss at which no larger polynomial is fitted.
     """
 
     def __init__(
         self, runs: Runs, x: Floats, y: Floats, X: Floats, rng: np.random.Generator, *, everywhere: bool = False
     ) -> None:
         self.runs, self.x, self.y, self.X, self.rng = runs, x, y, X, rng
-        self.sampled = False
+        self.sampled, self.wanted = False, NEGLIGIBLE
         self.test_runs = np.ones(len(runs), dtype=bool) if everywhere else runs.latest(FEWEST_TEST_RUNS)
         self.folds = _folds(runs.sites, rng)
         self.order = rng.permutation(len(runs))
@@ -161,18 +176,22 @@ class _EmulatorSelection:
 
     def _best_polynomial(self) -> _CandidateFit | None:
         best: _CandidateFit | None = None
-        for basis in bases(self.x.shape[1], MOST_FEATURES):
-            best = _lowest_loss(
-                [best, *(self._fit_polynomial(basis, stage) for stage in _first_stages(self.runs.stage))]
-            )
-            if best is None or best.loss <= NEGLIGIBLE:
+        failures = 0
+        for basis in bases(self.x.shape[1], MOST_FEATURES, HIGHEST_DEGREE):
+            fits = [self._fit_polynomial(basis, stage) for stage in _first_stages(self.runs.stage)]
+            if basis.degree > USUAL_DEGREE and best is not None:
+                fits = [fit for fit in fits if fit and self.test_error(fit) < self.test_error(best)]
+            before, best = best, _lowest_loss([best, *fits])
+            failures = failures + 1 if best is before else 0
+            if best is None or best.loss <= self.wanted or failures == MOST_FAILURES:
                 break
         return best
 
     def _fit_polynomial(self, basis: Basis, stage: int) -> _CandidateFit | None:
         candidates = self.order[(self.runs.has_output & self.runs.since(stage))[self.order]]
         used = candidates[: max(ENOUGH_RUNS, ENOUGH_RUNS_PER_FEATURE * len(basis))]
-        if np.isfinite(self.y[used]).sum(axis=0).min() < RUNS_PER_FEATURE * len(basis):
+        each = RUNS_PER_FEATURE if basis.degree <= USUAL_DEGREE else RUNS_PER_HIGH_FEATURE
+        if np.isfinite(self.y[used]).sum(axis=0).min() < each * len(basis):
             return None
         surface, left_out = fit_polynomial(basis, self.x[used], self.y[used], self.folds[used])
         errors = self.y - surface(self.x, self.runs.sites)
@@ -224,6 +243,10 @@ class _EmulatorSelection:
     def neighbours(self) -> Neighbours:
         """Neighbours of each site among the test runs."""
         return Neighbours.of(self.runs, self.x, self.test_runs, self.X)
+
+    def test_error(self, fit: _CandidateFit) -> float:
+        """Return the root mean square of the errors of a fit over the test runs, none of them clipped."""
+        return _root_mean_square(fit.errors[self.test_runs])
 
     def _loss(self, errors: Floats) -> float:
         """Return the root mean square of the errors over the test runs, each error clipped to a largest one."""

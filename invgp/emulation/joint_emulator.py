@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace, backend_of, to_numpy
 from invgp.emulation.emulator import Emulator
-from invgp.emulation.emulator_fit import fit_emulator
+from invgp.emulation.emulator_fit import NEGLIGIBLE, fit_emulator
 from invgp.emulation.polynomial import PullBack
 from invgp.emulation.training_runs import Integers, Runs
 from invgp.problem import DirectModel, Floats, Part, Problem
@@ -215,7 +215,13 @@ class JointEmulator:
 
 
 def fit_emulators(
-    problem: Problem, runs: Runs, *, noise_std: Floats, rng: np.random.Generator, everywhere: bool = False
+    problem: Problem,
+    runs: Runs,
+    *,
+    noise_std: Floats,
+    rng: np.random.Generator,
+    everywhere: bool = False,
+    wanted: float = NEGLIGIBLE,
 ) -> Emulator | JointEmulator | None:
     """Fit the emulator of each simulator of a problem; see `fit_emulator` for the parameters.
 
@@ -225,7 +231,7 @@ def fit_emulators(
         An `Emulator` for a problem with one source; None if the runs of a source are not enough.
     """
     if not problem.sources:
-        return fit_emulator(problem, runs, noise_std=noise_std, rng=rng, everywhere=everywhere)
+        return fit_emulator(problem, runs, noise_std=noise_std, rng=rng, everywhere=everywhere, wanted=wanted)
     models: list[Emulator | ExactModel] = []
     for part in problem.parts:
         if part.direct:
@@ -240,6 +246,7 @@ def fit_emulators(
             noise_std=noise_std[np.ix_(part.sites, part.columns)],
             rng=rng,
             everywhere=everywhere,
+            wanted=wanted,
         )
         if emulator is None:
             return None

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace, backend_of
-from invgp.emulation.monomial_basis import Basis
+from invgp.emulation.hermite_basis import Basis
 from invgp.emulation.neighbours import Neighbours
 from invgp.emulation.polynomial import PullBack
 from invgp.emulation.ridge import Ridge, group_positions
@@ -66,13 +66,12 @@ class LocalPolynomials:
         centres, scales, coefficients = (
             backend.asarray(part[sites]) for part in (self.centres, self.scales, self.coefficients)
         )
-        standardised = (x - centres) / scales
-        monomials = self.basis.evaluate(standardised)
-        by_row = xp.matrix_transpose(monomials)[:, None, :]
+        features = self.basis((x - centres) / scales)
+        by_row = xp.matrix_transpose(features)[:, None, :]
 
         def pull_back(cotangents: Array) -> Array:
             weights = xp.matrix_transpose((coefficients @ cotangents[..., None])[..., 0])
-            return self.basis.pull_back(standardised, monomials, weights) / scales
+            return self.basis.pull_back(features, weights) / scales
 
         return (by_row @ coefficients)[:, 0, :], pull_back
 

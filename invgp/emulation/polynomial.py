@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace, backend_of, sum_of_products
-from invgp.emulation.monomial_basis import Basis
+from invgp.emulation.hermite_basis import Basis
 from invgp.emulation.ridge import Ridge
 from invgp.emulation.training_runs import Integers
 from invgp.problem import Floats
 
 PullBack = Callable[[Array], Array]  # cotangents (B, P) of the outputs -> gradient (B, I) with respect to the inputs
-ROWS_AT_ONCE = 1024  # rows per block, so that their monomials fit into the cache
+ROWS_AT_ONCE = 1024  # rows per block, so that their features fit into the cache
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Polynomial:
     centre, scale : arrays, shape (I,)
         Mean and standard deviation of the inputs of the runs in the fit.
     coefficients : array, shape (F, P)
-        Coefficients of the monomials of the standardised inputs.
+        Coefficients of the products of Hermite polynomials of the standardised inputs.
     whitening : array, shape (F, F)
-        Transforms the monomials of these runs to orthonormal features.
+        Transforms the features of these runs to orthonormal ones.
     usual_leverage : float
         Upper limit of the leverage of 99% of the runs, each computed without the run.
     """
@@ -75,14 +75,14 @@ class Polynomial:
         xp, backend = array_namespace(x), backend_of(x)
         centre, scale, coefficients = (backend.asarray(part) for part in (self.centre, self.scale, self.coefficients))
         derivatives = backend.asarray(self.derivatives)
-        monomials = self.basis.evaluate((x - centre) / scale)
-        lower = monomials[: derivatives.shape[1], :]
+        features = self.basis((x - centre) / scale)
+        lower = features[: derivatives.shape[1], :]
 
         def pull_back(cotangents: Array) -> Array:
             weights = derivatives @ xp.matrix_transpose(cotangents)
             return xp.matrix_transpose(sum_of_products(weights, xp.broadcast_to(lower, weights.shape))) / scale
 
-        return xp.matrix_transpose(monomials) @ coefficients, pull_back
+        return xp.matrix_transpose(features) @ coefficients, pull_back
 
     def leverage(self, x: Floats) -> Floats:
         """Leverage (B,) of inputs (B, I) in the fit; it grows without limit outside the region of the runs."""

@@ -122,7 +122,9 @@ def _has_runs(problem: Problem, state: SearchState, step: Step) -> bool:
 def fit(model: SiteModel, state: SearchState, posterior: GaussianPosterior) -> SearchState:
     """Fit the emulator to all runs so far, with the noise of a posterior; it is None if this is not possible."""
     noise_std = with_learned_hyperparameters(model.problem, posterior).noise_std
-    emulator = fit_emulators(model.problem, state.runs, noise_std=noise_std, rng=model.streams.design)
+    emulator = fit_emulators(
+        model.problem, state.runs, noise_std=noise_std, rng=model.streams.design, wanted=model.wanted_error
+    )
     if emulator is not None and state.solver_noise is not None:
         emulator = emulator.with_solver_noise(state.solver_noise)
     return replace(state, emulator=emulator)

@@ -36,6 +36,9 @@ class SearchOptions:
         Factor on the posterior spread for new runs, so that the emulator does not extrapolate.
     stalled : float
         Relative change of the emulator error in a step above which it may be numerical noise of the simulator.
+    shared_error : float
+        Error, times the square root of the number of neighbouring sites that share it, below which the emulator is not
+        refined.
     largest_error : float
         Upper limit of the emulator error that is added to the noise, for sites without information.
     restarts : int
@@ -86,6 +89,7 @@ class SearchOptions:
     farthest: float = 2.0
     widened: float = 1.2
     stalled: float = 0.6
+    shared_error: float = 0.1
     largest_error: float = 1000.0
     restarts: int = 3
     reset_precision: float = 0.1

@@ -16,6 +16,7 @@ from invgp.core.coupled.site_estimators import min_fit_samples
 from invgp.core.coupled.stage import Stage
 from invgp.core.point_sets import Points
 from invgp.emulation import Surrogate
+from invgp.emulation.emulator_fit import NEGLIGIBLE
 from invgp.emulation.run_schedule import can_emulate, effective_neighbours, simulated_parts
 from invgp.execution.missing_output_counts import runs_needed
 from invgp.inference.earlier_runs import earlier_runs
@@ -113,6 +114,12 @@ class SiteModel:
     def uses_minibatches(self) -> bool:
         """Whether there are too many sites to process them together on an emulator."""
         return self.optimiser.batch_size(self.emulator_stages) < self.problem.survey.size
+
+    @property
+    def wanted_error(self) -> float:
+        """Emulator error, in noise standard deviations, that is negligible even if all neighbouring sites share it."""
+        shared = self.options.shared_error / math.sqrt(float(np.median(self.neighbour_counts)))
+        return min(NEGLIGIBLE, shared)
 
     def algorithm(self, stages: list[Stage], problem: Problem | None = None) -> CoupledSavigp:
         """Return the algorithm with these stages, for this problem or for one with other noise."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.emulation.emulator_inputs import Inputs
-from invgp.emulation.monomial_basis import Basis, bases
+from invgp.emulation.hermite_basis import Basis, bases
 from invgp.problem import Floats
 
 Integers = NDArray[np.intp]
@@ -19,7 +19,7 @@ RUNS_PER_FEATURE = 3  # fewest runs per coefficient
 RUNS_IN_ALL, RUNS_PER_SITE = 4000, 150  # runs that are kept: in all, or per site if this is more
 LARGEST_ERROR = 3.0  # noise standard deviations at the power of the likelihood; larger errors count as this value
 RIDGE = 1e-10  # relative to the mean square of the features
-NUMBERS_AT_ONCE = 2**22  # monomials in one block, to limit memory
+NUMBERS_AT_ONCE = 2**22  # features in one block, to limit memory
 
 
 @dataclass(frozen=True)
@@ -100,14 +100,14 @@ class PolynomialFit(NamedTuple):
         raw = rows[:, : self.centre.shape[1]].reshape(n, C, -1)
         x = ((raw - self.centre[own, None]) / self.scale[own, None]).reshape(n * C, -1)
         with np.errstate(over="ignore", invalid="ignore"):
-            monomials = self.basis.evaluate(x)
-            features = np.moveaxis(monomials.reshape(-1, n, C), 0, -1)
-            outputs = (features @ self.coefficients[own]).swapaxes(0, 1)
+            features = self.basis(x)
+            by_site = np.moveaxis(features.reshape(-1, n, C), 0, -1)
+            outputs = (by_site @ self.coefficients[own]).swapaxes(0, 1)
 
         def pull_back(cotangents: Floats) -> Floats:
             with np.errstate(over="ignore", invalid="ignore"):
                 weights = cotangents.swapaxes(0, 1) @ self.coefficients[own].mT  # (n, C, F)
-                gradient = self.basis.pull_back(x, monomials, np.moveaxis(weights, -1, 0).reshape(-1, n * C))
+                gradient = self.basis.pull_back(features, np.moveaxis(weights, -1, 0).reshape(-1, n * C))
             gradient = gradient.reshape(n, C, -1) / self.scale[own, None]
             return np.asarray(self.inputs.pull_back(gradient.reshape(n * C, -1), Q).reshape(n, C, Q).swapaxes(0, 1))
 
@@ -169,7 +169,7 @@ def _fit(inputs: Inputs, basis: Basis, x: Floats, y: Floats, weight: Floats) -> 
     spread = np.sqrt(np.sum(valid * (x - centre[:, None]) ** 2, axis=1) / count)
     scale = np.where(spread > 1e-12, spread, 1.0)
     standardised = (x - centre[:, None]) / scale[:, None]
-    features = np.moveaxis(basis.evaluate(standardised.reshape(S * n, I)).reshape(-1, S, n), 0, -1) * valid
+    features = np.moveaxis(basis(standardised.reshape(S * n, I)).reshape(-1, S, n), 0, -1) * valid
     gram = features.mT @ features
     mean_square = np.trace(gram, axis1=1, axis2=2)[:, None, None] / len(basis)
     ridge = np.where(mean_square > 0.0, RIDGE * mean_square, 1.0)  # 1 for a site without runs

@@ -10,7 +10,7 @@ import pytest
 import invgp
 from helpers.problems import map_problem
 from invgp.emulation import Runs, fit_emulator
-from invgp.emulation.monomial_basis import Basis
+from invgp.emulation.hermite_basis import Basis
 from invgp.emulation.polynomial import fit_polynomial
 from invgp.emulation.residual_process import add_process
 from invgp.forward_models import two_way_times
@@ -93,8 +93,8 @@ def test_that_runs_grow_and_failed_ones_are_nan():
     assert runs.latest(100).all()
 
 
-def test_that_bases_hold_all_monomials_or_those_of_pairs():
-    """Against the number of monomials, and a product of three inputs that only the whole basis can say."""
+def test_that_bases_hold_all_products_or_those_of_pairs():
+    """Against the number of products, and a product of three inputs that only the whole basis can say."""
     x = np.random.default_rng(0).standard_normal((60, 3))
     whole, pairs = Basis(3, 3, 3), Basis(3, 3, 2)
     assert (len(whole), len(pairs)) == (20, 19)
@@ -149,6 +149,39 @@ def test_that_a_polynomial_is_recovered_exactly(line):
     assert emulator.error < 1e-6
     assert np.abs(true_errors(line, emulator, prior_draws(line, rng, 20), cubic)).max() < 1e-4
     assert emulator.site_error(SITES).max() < 1e-5
+
+
+def test_that_the_degree_grows_with_the_accuracy_that_is_wanted(line):
+    """A function that is no polynomial: the degree is as high as the wanted error needs, and the error is true."""
+    rng = np.random.default_rng(0)
+    mean, std = line.prior_moments()
+
+    def simulate(f):
+        z = (f - mean) / std
+        return line.noise_std[0] * 20.0 * np.exp(0.4 * z[..., :4]) / (3.0 + np.cos(0.5 * z[..., 4:]))
+
+    runs = run(Runs.empty(8, 4), prior_draws(line, rng, 16), simulate)
+    fresh, errors, names = prior_draws(line, rng, 16), [], []
+    for wanted in (0.1, 0.01, 0.002):
+        emulator = fit_emulator(line, runs, noise_std=line.noise_std, rng=np.random.default_rng(1), wanted=wanted)
+        errors.append(rms(true_errors(line, emulator, fresh, simulate)))
+        assert 1 / 3 < emulator.error / errors[-1] < 2  # few runs are as far outside as some of the fresh draws
+        names.append(emulator.name)
+    assert errors[0] > 3.0 * errors[1] > 6.0 * errors[2]
+    assert names == ["cubic polynomial in pairs", "quartic polynomial in pairs", "polynomial of degree 6 in pairs"]
+
+
+def test_that_a_high_degree_is_not_used_where_it_varies_between_the_outermost_runs(line):
+    """A rough function: the clipped errors of high degrees are smaller, but those at the outermost runs are huge."""
+    rng = np.random.default_rng(0)
+    mean, std = line.prior_moments()
+
+    def simulate(f):
+        z = (f - mean) / std
+        return line.noise_std[0] * 5.0 * np.sin(3.0 * z[..., :4])
+
+    emulator = emulate(line, run(Runs.empty(8, 4), prior_draws(line, rng, 3), simulate))
+    assert rms(true_errors(line, emulator, prior_draws(line, rng, 16), simulate)) < 2.0 * 5.0
 
 
 @pytest.mark.parametrize(("runs_a_site", "largest_error"), [(1, 0.12), (2, 0.04), (4, 0.02)])
