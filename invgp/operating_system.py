@@ -1,4 +1,4 @@
-"""Signals that arrive at a bad time, the limit of open files, and full disks."""
+"""Signals that arrive at a bad time, the limit of open files, full disks and empty directories."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import FrameType
@@ -184,3 +184,9 @@ def find_write_error(directory: Path) -> OSError | None:
         error.filename = str(nearest)
         return error
     return None
+
+
+def remove_if_empty(directory: Path) -> None:
+    """Remove a directory of runs, unless it contains the directory of a failed run."""
+    with suppress(OSError):
+        directory.rmdir()

@@ -19,9 +19,9 @@ import xarray as xr
 from figure import LATENTS, Field, Row, draw
 
 import invgp
-from invgp.execution.monitor import SilentMonitor
 from invgp.execution.pools import Loop
 from invgp.problem import Problem
+from invgp.progress import SilentMonitor
 from invgp.sampling.tolerant_simulator import TolerantSimulator
 from invgp.validation.comparison import (
     chains_have_converged,

@@ -29,7 +29,7 @@ from invgp.inference.invert import open_recorders
 from invgp.inference.runner import Runner
 from invgp.inference.search_state import SearchState
 from invgp.inference.site_model import SiteModel, prepare_site_model, uses_emulator
-from invgp.latent_model.learned_problem import with_learned_hyperparameters
+from invgp.latent_model.learnt_parameters import with_learned_hyperparameters
 from invgp.latent_model.noise_density import noise_log_density
 from invgp.links import Link
 from invgp.posterior.run_variables import read_runs

@@ -24,7 +24,7 @@ from invgp.errors import ArgumentError, ConfigError, LedgerError
 if TYPE_CHECKING:
     import xarray as xr
 
-    from invgp.reports.ledger_summary import LedgerSummary
+    from invgp.reports.provenance import LedgerSummary
 
 CENTIMETRES_PER_INCH = 2.54
 FEW_RUNS = "few-runs"  # a quantity that only posteriors of field models have
@@ -265,7 +265,7 @@ def _figure_options(
 
 def _read_runs(ledger: str | Path | None, beside: Path | None, simulator_digest: str) -> LedgerSummary | None:
     """Read a summary of the runs; a ledger that was not named may be missing or damaged."""
-    from invgp.reports.ledger_summary import summarise_ledger  # noqa: PLC0415 - as above
+    from invgp.reports.provenance import summarise_ledger  # noqa: PLC0415 - as above
 
     if ledger is not None:
         return summarise_ledger(Path(ledger), simulator_digest)

@@ -19,8 +19,8 @@ from invgp.cli.console import json_option, print_json, print_line, print_warning
 from invgp.cli.options import config_argument, data_option, without_option, workers_option
 from invgp.config import load
 from invgp.errors import DeviceMissingError, PriorConflictError, RunsFailedError
-from invgp.execution.run_directories import remove_if_empty
 from invgp.formatting import append_unit, count_noun, format_duration, join_names
+from invgp.operating_system import remove_if_empty
 
 if TYPE_CHECKING:
     from invgp.adapters.protocol import Evaluations, Quantity, RunContext

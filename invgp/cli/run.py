@@ -28,8 +28,8 @@ from invgp.cli.options import (
 )
 from invgp.config import load
 from invgp.errors import RunsFailedError
-from invgp.execution.run_directories import remove_if_empty
 from invgp.formatting import convergence_advice, count_noun, format_duration
+from invgp.operating_system import remove_if_empty
 from invgp.progress import ProgressState, show_progress
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from invgp.cli.console import current_console, json_option, print_json, print_li
 from invgp.cli.options import FilePath, scheduler_option, source_option, workers_option
 from invgp.config import load
 from invgp.errors import ConfigError, RunsFailedError
-from invgp.execution.run_directories import remove_if_empty
 from invgp.formatting import count_noun, format_duration
+from invgp.operating_system import remove_if_empty
 from invgp.progress import show_progress
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def as_dictionary(run: RecordedRun) -> dict[str, str | int | float]:
 
 def format_run(run: RecordedRun) -> str:
     """Return the line of a run in the list."""
-    from invgp.ledger.kept_directories import without_removed_directory  # noqa: PLC0415 - as above
+    from invgp.ledger.rows import without_removed_directory  # noqa: PLC0415 - as above
 
     words = escape_control_characters(without_removed_directory(run.message) or run.label)
     words = words if len(words) <= WIDTH else words[: WIDTH - 1] + "…"

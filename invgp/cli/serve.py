@@ -15,7 +15,7 @@ from invgp.cli.console import print_line, print_note, print_warning
 from invgp.cli.options import config_argument, source_option
 from invgp.config import load
 from invgp.errors import ConfigError
-from invgp.execution.run_directories import remove_if_empty
+from invgp.operating_system import remove_if_empty
 
 if TYPE_CHECKING:
     from invgp.adapters.protocol import ForwardModel, Quantity

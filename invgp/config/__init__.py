@@ -43,7 +43,7 @@ def load(path: str | Path, *, data: str | Path | None = None, changes: Mapping[s
 
     from invgp.config.build_problem import build_problem  # noqa: PLC0415
     from invgp.settings.configuration import VERSION, Config  # noqa: PLC0415
-    from invgp.settings.error_messages import sentences  # noqa: PLC0415
+    from invgp.settings.section import sentences  # noqa: PLC0415
 
     path = Path(path)
     text, keys = read_document(path)

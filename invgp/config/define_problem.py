@@ -117,7 +117,7 @@ def define(
     from invgp.config.mistakes import Mistakes  # noqa: PLC0415
     from invgp.config.tables_in_memory import as_table  # noqa: PLC0415
     from invgp.settings.configuration import Config  # noqa: PLC0415
-    from invgp.settings.error_messages import sentences  # noqa: PLC0415
+    from invgp.settings.section import sentences  # noqa: PLC0415
 
     model = forward if isinstance(forward, ForwardModel) else None
     if not (model or callable(forward) or isinstance(forward, Mapping)):

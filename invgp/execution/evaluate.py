@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, suppress
-from dataclasses import replace
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import NamedTuple
 
@@ -14,14 +14,53 @@ from numpy.typing import NDArray
 
 from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status
 from invgp.errors import LedgerError, RunsFailedError
-from invgp.execution.concurrency import Concurrency
-from invgp.execution.monitor import Monitor, SilentMonitor
 from invgp.execution.pools import Loop, Pool, WorkerDeath
-from invgp.execution.retries import select_context, select_rows
-from invgp.execution.tasks import Task, TaskRunner, check_disk_space, look_up_task, make_killed_result
+from invgp.execution.tasks import (
+    Task,
+    TaskRunner,
+    check_disk_space,
+    look_up_task,
+    make_killed_result,
+    select_context,
+    select_rows,
+)
 from invgp.ledger import FinishedRuns, LedgerAddress, Recorder
 from invgp.operating_system import resend_lost_interrupts
 from invgp.problem import Floats
+from invgp.progress import Monitor, SilentMonitor
+
+
+@dataclass
+class Concurrency:
+    """Measures how many runs were made at the same time.
+
+    Rows that a model evaluates in one call, for example with a vectorised function, count as consecutive runs.
+
+    Attributes
+    ----------
+    busy : float
+        Sum of the durations of all runs, in s.
+    elapsed : float
+        Time during which at least one run was made, in s.
+    """
+
+    busy: float = 0.0
+    elapsed: float = 0.0
+
+    @property
+    def average(self) -> float:
+        """Average number of simultaneous runs; 0 if there were no runs."""
+        return self.busy / self.elapsed if self.elapsed else 0.0
+
+    @contextmanager
+    def measure(self) -> Iterator[None]:
+        """Add the duration of the block to `elapsed`."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.elapsed += time.perf_counter() - start
+
 
 ROWS_TRIED_SINGLY = 5  # of a task that kills its workers: if all of them do, so will the rest
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0  # s, between two looks at the runs of another process

@@ -13,16 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.adapters.protocol import Evaluations, RunContext, Status
-from invgp.execution.concurrency import Concurrency
-from invgp.execution.evaluate import BatchStopped, evaluate
-from invgp.execution.failure_patterns import RunOutcomes
-from invgp.execution.missing_output_counts import MissingOutputs
-from invgp.execution.monitor import Monitor, SilentMonitor
+from invgp.execution.evaluate import BatchStopped, Concurrency, evaluate
 from invgp.execution.pools import Loop, Pool
 from invgp.execution.run_directories import remove_run_directory
+from invgp.execution.run_outcomes import MissingOutputs, RunOutcomes
 from invgp.ledger import Recorder
-from invgp.ledger.kept_directories import without_removed_directory
+from invgp.ledger.rows import without_removed_directory
 from invgp.problem import Floats, Part, Problem
+from invgp.progress import Monitor, SilentMonitor
 
 MESSAGES_SHOWN = 3
 RUNS_TRIED = 20  # of a batch: if all of them fail, the rest is not run

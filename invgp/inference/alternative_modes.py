@@ -21,7 +21,7 @@ from invgp.inference.restart import unexplained_sites
 from invgp.inference.runner import BudgetSpent, Runner
 from invgp.inference.search_state import SearchState
 from invgp.inference.site_model import SiteModel
-from invgp.latent_model.learned_problem import with_learned_hyperparameters
+from invgp.latent_model.learnt_parameters import with_learned_hyperparameters
 
 
 @dataclass(frozen=True)

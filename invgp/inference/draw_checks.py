@@ -16,7 +16,7 @@ from invgp.inference.search_state import SearchState
 from invgp.inference.site_evaluation import run_errors
 from invgp.inference.site_model import SiteModel
 from invgp.inference.unexplored import fits_data, unexplored_values
-from invgp.latent_model.learned_problem import with_learned_hyperparameters
+from invgp.latent_model.learnt_parameters import with_learned_hyperparameters
 from invgp.latent_model.noise_density import noise_log_density
 from invgp.problem import Floats
 

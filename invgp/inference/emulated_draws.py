@@ -23,7 +23,7 @@ from invgp.inference.multistart import subset_of_sites
 from invgp.inference.search_state import SampledTarget, SearchState
 from invgp.inference.site_model import SiteModel
 from invgp.inference.tempered_draws import draw_by_tempering
-from invgp.latent_model.learned_problem import with_learned_hyperparameters
+from invgp.latent_model.learnt_parameters import with_learned_hyperparameters
 from invgp.latent_model.prior import prior_of
 from invgp.posterior import Samples
 from invgp.problem import Floats

@@ -28,7 +28,7 @@ from invgp.inference.runner import Runner
 from invgp.inference.search_state import UNFINISHED, SearchResult, SearchState, Step
 from invgp.inference.site_evaluation import draw_for_runs, emulator_evaluator, optimise, site_errors
 from invgp.inference.site_model import SiteModel
-from invgp.latent_model.learned_problem import with_learned_hyperparameters
+from invgp.latent_model.learnt_parameters import with_learned_hyperparameters
 from invgp.problem import Floats, Problem
 
 

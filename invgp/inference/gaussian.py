@@ -33,7 +33,7 @@ from invgp.inference.runner import Runner
 from invgp.inference.search_state import SearchState
 from invgp.inference.site_evaluation import evaluator, optimise
 from invgp.inference.site_model import SiteModel, fewest_runs, simulator_stages, start_of, uses_emulator
-from invgp.latent_model.learned_problem import with_learned_hyperparameters
+from invgp.latent_model.learnt_parameters import with_learned_hyperparameters
 
 Search = Callable[[SiteModel, Runner, SearchState], SearchState]
 

@@ -16,7 +16,6 @@ from threadpoolctl import threadpool_limits
 from invgp.core.backend import Backend, DeviceError, select_backend
 from invgp.emulation.run_schedule import most_runs
 from invgp.errors import ArgumentError, ConfigError, DeviceMissingError, RunsFailedError
-from invgp.execution.monitor import Monitor, SilentMonitor
 from invgp.execution.pools import open_pool
 from invgp.execution.run_directories import make_run_directory, remove_run_directories
 from invgp.execution.simulator import Simulator
@@ -34,7 +33,7 @@ from invgp.inference.site_solution import site_solution
 from invgp.ledger import Ledger, Recorder
 from invgp.posterior import Solution, to_dataset
 from invgp.problem import Problem, fewest_samples
-from invgp.progress import show_progress
+from invgp.progress import Monitor, SilentMonitor, show_progress
 
 WORTH_THREADS = 500  # sites below which one BLAS thread is faster than several
 

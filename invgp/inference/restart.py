@@ -19,7 +19,7 @@ from invgp.inference.runner import BudgetSpent, Runner
 from invgp.inference.search_state import SearchState
 from invgp.inference.site_evaluation import draw_for_runs, evaluator, optimise, site_errors
 from invgp.inference.site_model import SiteModel, simulator_stages
-from invgp.latent_model.learned_problem import with_learned_hyperparameters
+from invgp.latent_model.learnt_parameters import with_learned_hyperparameters
 from invgp.problem import Problem
 
 

@@ -22,8 +22,7 @@ from invgp.inference.runner import Runner
 from invgp.inference.search_state import SampledTarget, SearchState
 from invgp.inference.site_model import SiteModel
 from invgp.inference.tempered_draws import independent_groups
-from invgp.latent_model.learned_problem import with_learned_hyperparameters
-from invgp.latent_model.learnt_parameters import LearntParameters
+from invgp.latent_model.learnt_parameters import LearntParameters, with_learned_hyperparameters
 from invgp.latent_model.noise_density import noise_log_density
 from invgp.problem import Floats
 

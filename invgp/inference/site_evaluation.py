@@ -21,7 +21,7 @@ from invgp.inference.optimisation import Evaluate
 from invgp.inference.runner import Runner
 from invgp.inference.search_state import Candidate, SearchState
 from invgp.inference.site_model import SiteModel
-from invgp.latent_model.learned_problem import with_learned_hyperparameters
+from invgp.latent_model.learnt_parameters import with_learned_hyperparameters
 from invgp.problem import Floats
 
 

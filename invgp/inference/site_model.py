@@ -18,7 +18,7 @@ from invgp.core.point_sets import Points
 from invgp.emulation import Surrogate
 from invgp.emulation.emulator_fit import NEGLIGIBLE
 from invgp.emulation.run_schedule import can_emulate, effective_neighbours, simulated_parts
-from invgp.execution.missing_output_counts import runs_needed
+from invgp.execution.run_outcomes import runs_needed
 from invgp.inference.earlier_runs import earlier_runs
 from invgp.inference.optimisation import Optimiser
 from invgp.inference.runner import Runner

@@ -15,7 +15,7 @@ from invgp.inference.notes import inducing_notes, log_link_notes, noise_notes, s
 from invgp.inference.runner import Runner
 from invgp.inference.search_state import SearchState
 from invgp.inference.site_model import SiteModel
-from invgp.latent_model.learned_problem import with_learned_hyperparameters
+from invgp.latent_model.learnt_parameters import with_learned_hyperparameters
 from invgp.posterior import EmulatorReport, Solution, StoredRuns
 from invgp.posterior.gaussian_processes import StoredSiteFactors
 from invgp.problem import Floats, Problem

@@ -16,10 +16,14 @@ import numpy as np
 
 from invgp.adapters.protocol import Floats, Status
 from invgp.errors import LedgerError
-from invgp.ledger.interrupted_statements import stop_when_interrupted
 from invgp.ledger.rows import FLOAT
 from invgp.ledger.schema import VERSION, check_file, create_tables, restrict_connection
-from invgp.ledger.sqlite_errors import damaged_ledger_error, translate_errors, unusable_ledger_error
+from invgp.ledger.sqlite_errors import (
+    damaged_ledger_error,
+    stop_when_interrupted,
+    translate_errors,
+    unusable_ledger_error,
+)
 
 PATIENCE = 30.0  # s, while another process writes
 ROWS_PER_FETCH = 1000

@@ -1,9 +1,13 @@
-"""Rows of a ledger and their checksums. A row whose checksum is wrong is not used."""
+"""Rows of a ledger and their checksums, and the run directories that they name.
+
+A row whose checksum is wrong is not used.
+"""
 
 from __future__ import annotations
 
 import struct
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,3 +119,30 @@ def text_checksum(*parts: bytes | None) -> bytes | None:
 def run_key(model: bytes, inputs: bytes) -> bytes:
     """Compute the key of a run from the digest of its model and its inputs."""
     return blake2b(model + b"\0" + inputs, digest_size=_KEY_SIZE).digest()
+
+
+_DIRECTORY = "; directory: "
+
+
+def without_removed_directory(message: str, *, temporary: bool = False) -> str:
+    """Return the message of a run without the name of a directory that no longer exists.
+
+    Parameters
+    ----------
+    message : str
+        Message as it was recorded.
+    temporary : bool
+        Whether the directory exists, but will be removed soon.
+    """
+    cause, found, directory = message.rpartition(_DIRECTORY)
+    if found and (temporary or not directory_exists(directory)):
+        return f"{cause}; its directory was removed"
+    return message
+
+
+def directory_exists(directory: str) -> bool:
+    """Whether there is such a directory; False for text that is not a valid path."""
+    try:
+        return Path(directory).is_dir()
+    except (OSError, ValueError):
+        return False

@@ -14,7 +14,7 @@ import xarray as xr
 from invgp.adapters.protocol import Floats, Quantity
 from invgp.files.atomic_files import atomic_file, library_errors
 from invgp.files.netcdf_container import utf8_path
-from invgp.ledger.kept_directories import directory_exists, without_removed_directory
+from invgp.ledger.rows import directory_exists, without_removed_directory
 from invgp.ledger.store import RecordedModel, RecordedRun
 from invgp.operating_system import delay_interrupts
 

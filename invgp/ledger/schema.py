@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from invgp.errors import LedgerError
-from invgp.ledger.interrupted_statements import stop_when_interrupted
 from invgp.ledger.rows import COLUMNS, INVERSION_CHECKSUM, MODEL_CHECKSUM, ROW, run_checksum, run_key, text_checksum
-from invgp.ledger.sqlite_errors import DamagedError, unusable_ledger_error
+from invgp.ledger.sqlite_errors import DamagedError, stop_when_interrupted, unusable_ledger_error
 
 VERSION = 2
 APPLICATION = 0x696E7667  # "invg", in the header of the file

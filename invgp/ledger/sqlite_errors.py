@@ -1,14 +1,18 @@
-"""Errors of SQLite as messages for users."""
+"""Errors of SQLite as messages for users, and signals that arrive while SQLite executes a statement.
+
+SQLite calls Python functions, and Python may execute a signal handler in them. SQLite drops an exception that is raised
+there, so a Ctrl-C would be lost.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from invgp.errors import ConfigError, LedgerError
-from invgp.operating_system import NO_SPACE, find_write_error
+from invgp.operating_system import NO_SPACE, delay_interrupts, find_write_error
 
 # Errors that prevent reading or writing. They do not mean that the file is damaged.
 _REASONS = {
@@ -83,3 +87,27 @@ def _explain_io_error(path: Path, error: sqlite3.Error) -> str:
     # SQLite reports "disk I/O error" if it has no space for a file next to the ledger.
     cause = find_write_error(path.parent)
     return _REASONS["SQLITE_FULL"] if cause is not None and cause.errno in NO_SPACE else str(error)
+
+
+_INSTRUCTIONS = 100_000  # of SQLite's virtual machine between two calls of the progress handler
+
+
+@contextmanager
+def stop_when_interrupted(
+    connection: sqlite3.Connection, is_over: Callable[[], bool] = lambda: False
+) -> Iterator[None]:
+    """Stop a statement when a signal arrives, and raise the exception of its handler at the end of the block.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+    is_over : callable
+        Returns whether a statement must be stopped for another reason. SQLite then raises an error with the code
+        SQLITE_INTERRUPT.
+    """
+    with delay_interrupts() as raised:
+        connection.set_progress_handler(lambda: bool(raised) or is_over(), _INSTRUCTIONS)
+        try:
+            yield
+        finally:
+            connection.set_progress_handler(None, 0)

@@ -1,12 +1,15 @@
-"""Helpers of all likelihoods: conversion between devices, missing values, shape checks, copies of instances."""
+"""Helpers of all likelihoods: devices, missing values, shape checks, copies of instances, special functions."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 from array_api_compat import is_array_api_obj
+from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from invgp.core.backend import Array, array_namespace, device_of, to_numpy, zero_where
 
@@ -110,3 +113,17 @@ def replace_fields(instance: T, **values: Any) -> T:
     clone = copy.copy(instance)
     set_fields(clone, **values)
     return clone
+
+
+def log_factorial(y: Array) -> Array:
+    """Compute log y! of counts y of any shape, on the device and in the type of y."""
+    xp = array_namespace(y)
+    return xp.asarray(gammaln(to_numpy(y) + 1.0), dtype=y.dtype, device=device_of(y))
+
+
+def on_host(function: Callable[[NDArray[np.float64]], NDArray[np.float64]], values: Array) -> Array:
+    """Apply a function of NumPy arrays, such as one of `scipy.special`, to an array of any library and device."""
+    xp = array_namespace(values)
+    if isinstance(values, np.ndarray):
+        return np.asarray(function(values), dtype=values.dtype)
+    return xp.asarray(function(to_numpy(values)), dtype=values.dtype, device=device_of(values))

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
 from invgp.core.backend import Array, array_namespace
+from invgp.likelihoods._arrays import on_host
 from invgp.likelihoods._positive_shape import PositiveShape
-from invgp.likelihoods._special import on_host
 
 SMALLEST_MEAN = 1e-12  # of a fraction: beyond, the log gamma function loses its digits
 

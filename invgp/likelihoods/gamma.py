@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
 from invgp.core.backend import Array, array_namespace
-from invgp.likelihoods._arrays import mask_missing
+from invgp.likelihoods._arrays import mask_missing, on_host
 from invgp.likelihoods._positive_shape import PositiveShape
-from invgp.likelihoods._special import on_host
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
 from invgp.core.backend import Array, array_namespace
+from invgp.likelihoods._arrays import log_factorial, on_host
 from invgp.likelihoods._positive_shape import PositiveShape
-from invgp.likelihoods._special import log_factorial, on_host
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)

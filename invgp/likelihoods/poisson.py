@@ -14,12 +14,12 @@ from invgp.likelihoods._arrays import (
     check_shapes,
     fill_missing,
     format_call,
+    log_factorial,
     mask_missing,
     replace_fields,
     set_fields,
 )
 from invgp.likelihoods._per_output import PerOutput, per_output
-from invgp.likelihoods._special import log_factorial
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)

@@ -8,8 +8,7 @@ from typing import ClassVar
 from scipy.special import log_ndtr, ndtr
 
 from invgp.core.backend import Array, array_namespace
-from invgp.likelihoods._arrays import check_latents, check_shapes, mask_missing
-from invgp.likelihoods._special import on_host
+from invgp.likelihoods._arrays import check_latents, check_shapes, mask_missing, on_host
 from invgp.likelihoods.logistic import BinaryLabels
 
 

@@ -8,7 +8,6 @@ writes figures to files.
 from __future__ import annotations
 
 from invgp.plots.draws import plot_draws
-from invgp.plots.evidence_figure import plot_evidence
 from invgp.plots.figure_options import QUANTITIES, FigureOptions
 from invgp.plots.figures import KINDS, check_format, plot, save_figure, suitable_kinds
 from invgp.plots.fit import plot_fit
@@ -19,7 +18,7 @@ from invgp.plots.place_figures import plot_cross_validation, plot_difference
 from invgp.plots.plot_data import select_latents, slice_grid
 from invgp.plots.scalar_figure import plot_scalars
 from invgp.plots.sections import plot_section
-from invgp.plots.validation_figures import plot_calibration, plot_comparison
+from invgp.plots.validation_figures import plot_calibration, plot_comparison, plot_evidence
 
 __all__ = [
     "KINDS",

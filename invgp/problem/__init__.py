@@ -5,10 +5,9 @@ order, each with its labels in order; the P outputs of a site are the observatio
 """
 
 from invgp.problem.direct_data import DirectModel
-from invgp.problem.prior_and_noise import SMALLEST_EIGENVALUE, WEAK_FACTOR, Latent, Noise
-from invgp.problem.prior_map import PriorMap
+from invgp.problem.prior_and_noise import SMALLEST_EIGENVALUE, WEAK_FACTOR, Latent, Noise, PriorMap
 from invgp.problem.problem import Part, Problem
-from invgp.problem.simulator_variables import SimulatorVariable
+from invgp.problem.processes_and_rows import SimulatorVariable
 from invgp.problem.sources import Integers, Source
 from invgp.problem.survey import Column, Floats, Grid, Labels, Observation, Survey
 from invgp.settings import FEWEST_FIELD_RUNS, InferenceSettings, OutputSettings, fewest_samples

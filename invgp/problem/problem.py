@@ -15,8 +15,7 @@ from invgp.errors import ArgumentError
 from invgp.formatting import join_names, suggest
 from invgp.problem import summary
 from invgp.problem.prior_and_noise import Latent, Noise
-from invgp.problem.processes_and_rows import ProcessesAndRows
-from invgp.problem.simulator_variables import SimulatorVariable
+from invgp.problem.processes_and_rows import ProcessesAndRows, SimulatorVariable
 from invgp.problem.sources import Integers, Source, join_noise, join_surveys, select_noise
 from invgp.problem.survey import Floats, Grid, Survey
 from invgp.settings import InferenceSettings, OutputSettings

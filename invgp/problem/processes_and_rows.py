@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -10,8 +11,52 @@ from numpy.typing import NDArray
 
 from invgp.adapters.protocol import ForwardModel
 from invgp.problem.prior_and_noise import Latent
-from invgp.problem.simulator_variables import SimulatorVariable
 from invgp.problem.survey import Floats, Grid, Survey
+from invgp.units import IDENTITY, Conversion
+
+
+@dataclass(frozen=True)
+class SimulatorVariable:
+    """An input or an output of the simulator.
+
+    Parameters
+    ----------
+    name : str
+        Name of the latent, covariate or coordinate (for an input) or of the observation (for an output).
+    conversion : Conversion
+        For an input, from the unit of the problem to that of the simulator; for an output, the other way round.
+    """
+
+    name: str
+    conversion: Conversion = IDENTITY
+
+    def convert(self, values: Floats) -> Floats:
+        """Return values in the target unit of the conversion.
+
+        Parameters
+        ----------
+        values : array
+            Values in the source unit of the conversion.
+
+        Returns
+        -------
+        array, same shape
+        """
+        return values * self.conversion.factor + self.conversion.offset
+
+    def convert_back(self, values: Floats) -> Floats:
+        """Return values in the source unit of the conversion: the inverse of `convert`.
+
+        Parameters
+        ----------
+        values : array
+            Values in the target unit of the conversion.
+
+        Returns
+        -------
+        array, same shape
+        """
+        return (values - self.conversion.offset) / self.conversion.factor
 
 
 class ProcessesAndRows:

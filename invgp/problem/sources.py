@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from invgp.adapters.protocol import ForwardModel
 from invgp.problem.prior_and_noise import Noise
-from invgp.problem.simulator_variables import SimulatorVariable
+from invgp.problem.processes_and_rows import SimulatorVariable
 from invgp.problem.survey import Column, Floats, Observation, Survey
 
 Integers = NDArray[np.intp]

@@ -25,7 +25,7 @@ from invgp.posterior.latent_names import field_names
 from invgp.posterior.modes import mode_probabilities
 from invgp.reports import findings, provenance
 from invgp.reports.explorer_data import explorer_data
-from invgp.reports.ledger_summary import LedgerSummary
+from invgp.reports.provenance import LedgerSummary
 
 SCRIPTS = ("numbers.js", "axes.js", "fields.js", "fit.js", "site.js", "main.js")
 DPI = 140  # sharp on a screen and in print, and small

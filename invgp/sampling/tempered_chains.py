@@ -32,8 +32,7 @@ from invgp.core.sampling.statistics import effective_sample_size, split_r_hat
 from invgp.core.sampling.tempering import next_change, resample
 from invgp.errors import RunsFailedError
 from invgp.problem import Floats
-from invgp.sampling.chains import Chains, by_iteration
-from invgp.sampling.exact_target import ExactTarget, Surrogate
+from invgp.sampling.exact_target import Chains, ExactTarget, Surrogate, by_iteration
 
 Integers = NDArray[np.intp]
 

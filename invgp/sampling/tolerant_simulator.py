@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.execution.monitor import Monitor
 from invgp.execution.pools import Pool
 from invgp.execution.simulator import Batch, Simulator, TooManyFailures
 from invgp.ledger import Recorder
 from invgp.problem import Floats, Problem
+from invgp.progress import Monitor
 
 
 @dataclass

@@ -16,8 +16,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownEx
 
 from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status
 from invgp.execution.pools.worker_processes import initialise_worker, start_worker, submit_uninterrupted
-from invgp.execution.run_directories import remove_run_directory
-from invgp.execution.stray_programs import end_programs
+from invgp.execution.run_directories import end_programs, remove_run_directory
 from invgp.problem import Floats
 
 from .answers import RequestError

@@ -9,9 +9,8 @@ from pydantic import BeforeValidator, Field, ValidatorFunctionWrapHandler, WrapV
 
 from invgp.core.kernels import Kernel
 from invgp.links import BOUNDED_LINKS, LINKS
-from invgp.settings.error_messages import WholeSentenceError
 from invgp.settings.inference_settings import InferenceSettings, OutputSettings
-from invgp.settings.section import Section
+from invgp.settings.section import Section, WholeSentenceError
 from invgp.settings.simulators import Forward
 from invgp.settings.values import (
     Correlation,

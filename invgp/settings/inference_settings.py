@@ -8,8 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError
 
 from invgp.errors import ConfigError
-from invgp.settings.error_messages import sentences
-from invgp.settings.section import Section
+from invgp.settings.section import Section, sentences
 from invgp.settings.values import LONGEST, MOST, FilePath, Positives, Quantiles
 
 FEWEST_FIELD_RUNS = 8  # runs of a field model without which there is no posterior

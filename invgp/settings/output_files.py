@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from invgp.formatting import did_you_mean, format_value, join_names
-from invgp.settings.error_messages import WholeSentenceError
-from invgp.settings.section import Section
+from invgp.settings.section import Section, WholeSentenceError
 from invgp.settings.values import MOST, Kind, NameOrNumber, RowNumbers
 
 HOW = "how the file is read"

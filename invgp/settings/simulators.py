@@ -8,9 +8,8 @@ from pydantic import BeforeValidator, Field
 
 from invgp.adapters import BatchedModel, CallableModel, PersistentModel, UmbridgeModel
 from invgp.formatting import did_you_mean, format_value, join_names
-from invgp.settings.error_messages import WholeSentenceError
 from invgp.settings.output_files import OutputFiles, OutputFileSection
-from invgp.settings.section import Section
+from invgp.settings.section import Section, WholeSentenceError
 from invgp.settings.values import LONGEST, MOST, FunctionName, Kind, Name, UnitText
 
 

@@ -11,7 +11,7 @@ from arviz_stats.base.array import array_stats
 
 from invgp.posterior.latent_names import scalar_names
 from invgp.problem import Floats, Latent, Problem
-from invgp.sampling.chains import Chains
+from invgp.sampling.exact_target import Chains
 from invgp.validation.reference_chains import FEWEST_EFFECTIVE, LARGEST_R_HAT
 
 QUANTILES = (0.025, 0.5, 0.975)

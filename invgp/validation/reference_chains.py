@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from invgp.problem import Problem
-from invgp.sampling.chains import Chains
+from invgp.sampling.exact_target import Chains
 from invgp.sampling.simulated_field import SimulatedField
 from invgp.sampling.simulated_sites import SimulatedSites
 from invgp.sampling.tempered_chains import Limits, TemperedOptions, sample_chains

@@ -11,9 +11,10 @@ import xarray as xr
 
 from invgp.errors import ArgumentError, RunsFailedError
 from invgp.execution.pools import open_pool
-from invgp.execution.run_directories import make_run_directory, remove_if_empty
+from invgp.execution.run_directories import make_run_directory
 from invgp.inference.invert import open_recorders
 from invgp.ledger import Ledger
+from invgp.operating_system import remove_if_empty
 from invgp.problem import Problem
 from invgp.sampling.tempered_chains import RunsSpent
 from invgp.sampling.tolerant_simulator import TolerantSimulator

@@ -14,7 +14,7 @@ from invgp.errors import ConfigError, RunsFailedError
 from invgp.execution.simulator import Simulator, TooManyFailures
 from invgp.inference.invert import open_recorders
 from invgp.latent_model.grid_modes import field_of
-from invgp.latent_model.learned_problem import with_kernel
+from invgp.latent_model.learnt_parameters import with_kernel
 from invgp.latent_model.noise_density import draw_noise
 from invgp.problem import Floats, Latent, Problem
 

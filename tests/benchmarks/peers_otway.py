@@ -27,9 +27,9 @@ import numpy as np
 from tables import Table, tell
 
 import invgp
-from invgp.execution.monitor import SilentMonitor
 from invgp.execution.pools import Loop
 from invgp.problem import Problem
+from invgp.progress import SilentMonitor
 from invgp.sampling.simulated_sites import WhitenedPrior
 from invgp.sampling.tolerant_simulator import TolerantSimulator
 from invgp.validation.reference_chains import reference

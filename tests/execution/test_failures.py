@@ -12,7 +12,7 @@ from helpers.exact_posterior import joint_posterior
 from helpers.problems import linear_problem, map_problem
 from invgp.adapters import Evaluations, ForwardModel, Status
 from invgp.errors import RunsFailedError
-from invgp.execution.failure_patterns import RunOutcomes
+from invgp.execution.run_outcomes import RunOutcomes
 
 SALTS = 6
 LATENTS = ("resistivity", "thickness")

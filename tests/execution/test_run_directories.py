@@ -14,8 +14,7 @@ from invgp.adapters.directories import RunDirectory
 from invgp.adapters.protocol import RUN_DIRECTORY_VARIABLE
 from invgp.execution.evaluate import evaluate
 from invgp.execution.pools import open_pool
-from invgp.execution.run_directories import remove_run_directory
-from invgp.execution.stray_programs import end_programs
+from invgp.execution.run_directories import end_programs, remove_run_directory
 from invgp.problem import InferenceSettings
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from invgp.adapters import CallableModel, Quantity
 from invgp.core.kernels import Matern52
-from invgp.execution.monitor import SilentMonitor
 from invgp.execution.pools import Loop
 from invgp.problem import Column, Latent, Noise, Observation, OutputSettings, Problem, SimulatorVariable, Survey
+from invgp.progress import SilentMonitor
 from invgp.sampling.simulated_sites import SimulatedSites, WhitenedPrior
 from invgp.sampling.tolerant_simulator import TolerantSimulator
 

@@ -10,8 +10,8 @@ import invgp
 from helpers.problems import apparent_resistivity, map_problem, multiplied
 from invgp.adapters import CallableModel, Quantity
 from invgp.errors import ConfigError, RunsFailedError
-from invgp.execution.monitor import SilentMonitor
 from invgp.inference.invert import InterruptedInversion, search_within_budget
+from invgp.progress import SilentMonitor
 
 
 def data_of(posterior: xr.Dataset) -> xr.Dataset:

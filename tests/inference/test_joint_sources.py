@@ -8,9 +8,9 @@ import pytest
 import invgp
 from helpers.joint_problems import LOG, NOISE, SITES, WELLS, ClosedForm, combined, deviations, latents, observations
 from invgp.errors import ConfigError
-from invgp.execution.monitor import SilentMonitor
 from invgp.execution.pools import Loop
 from invgp.inference.invert import open_recorders
+from invgp.progress import SilentMonitor
 from invgp.sampling.tolerant_simulator import TolerantSimulator
 
 WEST = np.arange(20) < 9

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import invgp
-from invgp.execution.monitor import SilentMonitor
 from invgp.inference.draw_checks import change_by_weights, extreme_draws
 from invgp.inference.exact_draws import smooth_weights
 from invgp.inference.tempered_draws import independent_groups
 from invgp.latent_model.prior import prior_of
+from invgp.progress import SilentMonitor
 
 SITES = 6
 

@@ -19,8 +19,8 @@ import pytest
 
 from invgp.adapters import Evaluations, Quantity, RunContext, Status
 from invgp.execution.evaluate import evaluate
-from invgp.execution.monitor import SilentMonitor
 from invgp.ledger import Ledger, LookupResult, Recorder, claims
+from invgp.progress import SilentMonitor
 
 pytestmark = pytest.mark.processes
 

@@ -18,7 +18,8 @@ from helpers.damaged_ledgers import MODELS, RUNS, STATEMENTS, VALUES, Model, cam
 from invgp.adapters import RunContext
 from invgp.errors import ConfigError, LedgerError
 from invgp.execution.evaluate import evaluate
-from invgp.ledger import Ledger, interrupted_statements, schema
+from invgp.ledger import Ledger, schema
+from invgp.ledger import sqlite_errors as interrupted_statements
 from invgp.ledger.rows import INTACT
 
 BYTES_CHANGED = 60  # files

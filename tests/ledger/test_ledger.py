@@ -24,7 +24,7 @@ from invgp.adapters import Evaluations, ExecutableModel, InputFile, Quantity, Ru
 from invgp.errors import ConfigError, LedgerError
 from invgp.execution.evaluate import evaluate
 from invgp.execution.pools.worker_processes import Processes
-from invgp.execution.retries import run_with_retries
+from invgp.execution.tasks import run_with_retries
 from invgp.ledger import Ledger, Recorder
 from invgp.ledger.sqlite_errors import translate_errors
 

@@ -16,10 +16,10 @@ import xarray as xr
 import invgp
 from invgp.adapters import BatchedModel, ExecutableModel, PersistentModel, Quantity, RunContext
 from invgp.execution.evaluate import evaluate
-from invgp.execution.monitor import SilentMonitor
 from invgp.inference.earlier_runs import fingerprint, former_fingerprint
 from invgp.ledger import Ledger
 from invgp.ledger.rows import run_key
+from invgp.progress import SilentMonitor
 
 SURVEY = """\
 [survey]

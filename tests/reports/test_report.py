@@ -23,7 +23,7 @@ from invgp.ledger import Ledger
 from invgp.ledger.rows import ROW
 from invgp.maps.predict import predict
 from invgp.posterior.attributes import has_converged
-from invgp.reports.ledger_summary import summarise_ledger
+from invgp.reports.provenance import summarise_ledger
 
 CHROMIUM, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
 HOSTILE = '</script><img src=x onerror="alert(1)">&"\'\u2028'

@@ -21,7 +21,7 @@ from helpers.reference_problems import (
 )
 from invgp.errors import RunsFailedError
 from invgp.problem import Problem
-from invgp.sampling.chains import Chains
+from invgp.sampling.exact_target import Chains
 from invgp.sampling.simulated_sites import WhitenedPrior
 from invgp.sampling.tempered_chains import Limits, RunsSpent, sample_chains, shrunk_covariance
 from invgp.validation.comparison import spread_mcse

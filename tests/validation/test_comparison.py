@@ -12,7 +12,7 @@ from helpers.problems import map_problem
 from helpers.reference_problems import INDEPENDENT, exact_posterior, latent_line, linear_problem, simulator_of
 from invgp.plots import plot_comparison
 from invgp.problem import Problem
-from invgp.sampling.chains import Chains
+from invgp.sampling.exact_target import Chains
 from invgp.validation.comparison import (
     chains_have_converged,
     compare_with_chains,

@@ -5,7 +5,6 @@ All other code of `invgp.core` uses only the standard, through `array_namespace`
 
 from array_api_compat import device as device_of
 
-from invgp.core.backend.cholesky_factors import cholesky, lower_inverse, solve_triangular
 from invgp.core.backend.devices import (
     Array,
     Backend,
@@ -25,21 +24,22 @@ from invgp.core.backend.elementwise import (
     zero_where,
     zeros_like,
 )
-from invgp.core.backend.products import (
+from invgp.core.backend.linear_algebra import (
     add_weighted_gram,
-    matrix_vector_product,
-    product,
-    sum_of_products,
-    sum_of_squares,
-    vector_matrix_product,
-)
-from invgp.core.backend.triangles import (
+    cholesky,
+    lower_inverse,
     lower_outer_product,
     lower_product,
+    matrix_vector_product,
+    product,
+    solve_triangular,
+    sum_of_products,
+    sum_of_squares,
     symmetrise,
     transpose_multiply,
     tril,
     tril_with_diagonal,
+    vector_matrix_product,
 )
 
 __all__ = [

@@ -4,18 +4,19 @@ from invgp.core.kernels.averages import Averaged, Averages, averages_of
 from invgp.core.kernels.base import KINDS, Kernel, KernelGradient, Linearised, kernel_from_description
 from invgp.core.kernels.composition import OnDimensions, Product, Sum
 from invgp.core.kernels.coregionalised import Coregionalised
-from invgp.core.kernels.distances import MAX_DIRECT_DIMENSIONS, squared_distances
 from invgp.core.kernels.mapped import Mapped, Trended, interpolate, scale_by_map
 from invgp.core.kernels.periodic import Periodic
 from invgp.core.kernels.rotated import Rotated, directions
 from invgp.core.kernels.simple import Constant, Linear, Scalar, White
 from invgp.core.kernels.stationary import (
+    MAX_DIRECT_DIMENSIONS,
     STATIONARY,
     Matern32,
     Matern52,
     RationalQuadratic,
     SquaredExponential,
     Stationary,
+    squared_distances,
 )
 from invgp.core.kernels.testing import check_kernel
 

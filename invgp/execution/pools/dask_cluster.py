@@ -22,7 +22,7 @@ from uuid import uuid4
 from invgp.errors import ConfigError, InvgpError, RunsFailedError
 from invgp.execution.pools.dask_worker import allow_runs_again, run_item
 from invgp.execution.pools.pool import NEVER, R, T, WorkerDeath
-from invgp.execution.stray_programs import end_programs, mark_stopped, stop_runs
+from invgp.execution.run_directories import end_programs, mark_stopped, stop_runs
 
 RESPONSE_TIME = 10.0  # s, for the first response of a scheduler, and for the transfer of a result
 CLUSTER_POLL = 1.0  # s, between two checks of the scheduler and the workers

@@ -16,7 +16,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from invgp.execution.pools.pool import THREADS_PER_WORKER
-from invgp.execution.stray_programs import abandon_runs, allow_runs
+from invgp.execution.run_directories import abandon_runs, allow_runs
 
 CLIENT_POLL = 1.0  # s, between two checks that an item is still needed
 SECONDS_TO_STOP = 10.0  # for runs whose programs were killed

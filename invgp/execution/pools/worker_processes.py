@@ -24,7 +24,7 @@ from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from invgp.execution.pools.pool import MOST_DEATHS, NEVER, THREADS_PER_WORKER, R, T, WorkerDeath
-from invgp.execution.stray_programs import end_programs, mark_stopped
+from invgp.execution.run_directories import end_programs, mark_stopped
 from invgp.operating_system import reserve_open_files
 
 THREAD_LIMITS = dict.fromkeys(

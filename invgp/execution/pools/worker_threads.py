@@ -12,7 +12,7 @@ from types import TracebackType
 from threadpoolctl import threadpool_limits
 
 from invgp.execution.pools.pool import NEVER, THREADS_PER_WORKER, Loop, R, T, WorkerDeath
-from invgp.execution.stray_programs import allow_runs, stop_runs
+from invgp.execution.run_directories import allow_runs, stop_runs
 from invgp.operating_system import reserve_open_files
 
 

@@ -22,8 +22,7 @@ from helpers.umbridge_servers import INPUTS, OUTPUTS, VALUES, context, raw_serve
 from invgp.adapters import Status
 from invgp.adapters.testing import check_forward_model
 from invgp.config import load
-from invgp.execution.concurrency import Concurrency
-from invgp.execution.evaluate import evaluate
+from invgp.execution.evaluate import Concurrency, evaluate
 from invgp.inference.invert import invert
 
 pytestmark = pytest.mark.processes

@@ -22,8 +22,7 @@ from helpers.worker_pools import PATIENCE, Program, cluster, context, rows, star
 from invgp import invert
 from invgp.adapters import Evaluations, ForwardModel, Quantity, Status
 from invgp.errors import ConfigError, RunsFailedError
-from invgp.execution.concurrency import Concurrency
-from invgp.execution.evaluate import BatchStopped, evaluate
+from invgp.execution.evaluate import BatchStopped, Concurrency, evaluate
 from invgp.execution.pools import Loop, Pool, open_pool
 from invgp.ledger import Ledger, LedgerAddress
 from invgp.problem import InferenceSettings

@@ -17,10 +17,10 @@ from helpers.local_averages import POSITIONS, exact, windows
 from helpers.missing_outputs import Lacking
 from invgp import netcdf
 from invgp.errors import ConfigError, RunsFailedError
-from invgp.execution.monitor import SilentMonitor
 from invgp.execution.simulator import Simulator
 from invgp.inference.invert import WORTH_THREADS
 from invgp.plots import plot
+from invgp.progress import SilentMonitor
 
 
 def test_that_a_linear_field_has_its_exact_posterior_in_the_file(
