@@ -65,6 +65,7 @@ def tables() -> list[tuple[str, str, type[Section]]]:
         ('an entry of forward.output_files with format = "ins"', INS, output_files.InstructionFileSection),
         ('an entry of forward.output_files with format = "python"', PYTHON, output_files.PythonFileSection),
         ("[noise]", "", configuration.NoiseSection),
+        ("[noise.discrepancy.NAME]", DISCREPANCY, configuration.DiscrepancySection),
         ("[inference]", "", inference_settings.InferenceSettings),
         ("[output]", "", inference_settings.OutputSettings),
     ]
@@ -85,6 +86,8 @@ factor: a change by that factor is one standard deviation. With `true` the facto
 `posterior = "sampled"` the posterior is averaged over the parameters; otherwise they have their most probable
 values. In a kernel with several parts, the parameters of a name are learnt in all parts that have them, each by
 itself."""
+DISCREPANCY = """See [What the simulator cannot explain](choosing.md#what-the-simulator-cannot-explain)."""
+
 SOURCES = """A further data set with its own sites, simulator and noise, for a [joint inversion](joint.md). Its tables
 `[sources.NAME.survey]`, `[sources.NAME.forward]` and `[sources.NAME.noise]` have the keys of the tables above."""
 DIRECT = """Direct data need no simulator: the values of a borehole, for example. See [Boreholes and joint

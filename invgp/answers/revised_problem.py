@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from invgp.errors import ArgumentError
 from invgp.formatting import join_names
-from invgp.problem import Problem
+from invgp.problem import Latent, Problem
 
 
 def check_revised(base: Problem, problem: Problem, argument: str) -> None:
@@ -43,7 +43,10 @@ def fix_learnt(problem: Problem, base: Problem, changes: Mapping[str, object], *
         latent
         if not latent.learn
         else replace(latent, learn={})
-        if any(key.startswith(f"latents.{latent.name}.") for key in changes)
+        if any(
+            key.startswith((f"latents.{latent.name}.", f"noise.discrepancy.{latent.discrepancy_of}."))
+            for key in changes
+        )
         else known[latent.name]
         for latent in problem.latents
     )
@@ -55,3 +58,8 @@ def fix_learnt(problem: Problem, base: Problem, changes: Mapping[str, object], *
             raise ArgumentError(f"data: must be left out, since the noise of {name!r} was learnt; or change its noise")
         std[name] = base.noise.std[name]
     return replace(problem, latents=latents, noise=replace(problem.noise, std=std, learn={}))
+
+
+def _keys_of(latent: Latent) -> tuple[str, str]:
+    """Return the starts of the keys that define a latent, which may be a discrepancy."""
+    return f"latents.{latent.name}.", f"noise.discrepancy.{latent.discrepancy_of}."

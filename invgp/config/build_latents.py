@@ -11,13 +11,13 @@ from invgp.bounded_links import TruncatedNormal, Uniform
 from invgp.config.build_kernels import build_kernel
 from invgp.config.build_prior_maps import MapContext, has_maps, with_maps
 from invgp.config.mistakes import Mistakes, build_each
-from invgp.config.variable_names import labels_of, per_label
+from invgp.config.variable_names import DISCREPANCY, labels_of, per_label
 from invgp.core.kernels import Kernel, Scalar
 from invgp.errors import ConfigError
 from invgp.formatting import format_value, join_names, suggest
 from invgp.links import LINKS, Link
-from invgp.problem import SMALLEST_EIGENVALUE, WEAK_FACTOR, Floats, Grid, Labels, Latent, Problem, Survey
-from invgp.settings.configuration import Config, LatentSection
+from invgp.problem import SMALLEST_EIGENVALUE, WEAK_FACTOR, Floats, Grid, Labels, Latent, Observation, Problem, Survey
+from invgp.settings.configuration import Config, DiscrepancySection, LatentSection
 from invgp.settings.values import percentage
 
 LARGEST_SCALE = 1e6
@@ -63,7 +63,7 @@ def _build_latent(config: Config, name: str, units: Mapping[str, str], context: 
         long_name=section.long_name,
         standard_name=section.standard_name,
         positive=section.positive,
-        label_correlation=_label_correlation(section, labels, key),
+        label_correlation=_label_correlation(section.label_correlation, labels, key),
         correlated_with=dict(section.correlated_with),
         learn=learning_factors(section.learn.model_dump(exclude_none=True)),
     )
@@ -75,13 +75,45 @@ def _build_latent(config: Config, name: str, units: Mapping[str, str], context: 
     return latent
 
 
+def build_discrepancies(config: Config, survey: Survey) -> tuple[Latent, ...]:
+    """Build what the simulator cannot explain of each observation, along the coordinates of the survey.
+
+    `check_noise_names` reports names that are not those of observations.
+    """
+    units = {c.name: c.unit for c in survey.coordinates}
+    if config.noise.discrepancy and not units:
+        raise ConfigError("noise.discrepancy: must be left out unless the survey has coordinates, was given")
+    by_name = {o.name: o for o in survey.observations}
+    names = [name for name in config.noise.discrepancy if name in by_name]
+    return build_each(lambda name: _build_discrepancy(config.noise.discrepancy[name], by_name[name], units), names)
+
+
+def _build_discrepancy(section: DiscrepancySection, observation: Observation, units: Mapping[str, str]) -> Latent:
+    key, labels = f"noise.discrepancy.{observation.name}", observation.labels
+    latent = Latent(
+        name=observation.name + DISCREPANCY,
+        unit=observation.unit,
+        mean=np.zeros(observation.values.shape[1]),
+        std=per_label(section.std, labels, f"{key}.std"),
+        kernel=build_kernel(section.kernel, units, f"{key}.kernel"),
+        dimension=observation.dimension,
+        labels=labels,
+        long_name=f"discrepancy of {observation.long_name or observation.name}",
+        label_correlation=_label_correlation(section.label_correlation, labels, key),
+        learn=learning_factors(section.learn.model_dump(exclude_none=True)),
+        discrepancy_of=observation.name,
+    )
+    _check_learning(latent, key)
+    return latent
+
+
 def _build_kernel(section: LatentSection, units: Mapping[str, str], key: str) -> Kernel:
     return Scalar() if section.kernel is None else build_kernel(section.kernel, units, f"{key}.kernel")
 
 
-def _label_correlation(section: LatentSection, labels: Labels | None, key: str) -> Floats | None:
+def _label_correlation(given: float | list[list[float]] | None, labels: Labels | None, key: str) -> Floats | None:
     """Return the prior correlation (L, L) between labels; None if they are independent."""
-    given, count = section.label_correlation, 1 if labels is None else len(labels)
+    count = 1 if labels is None else len(labels)
     if given is None:
         return None
     if labels is None:
@@ -153,8 +185,9 @@ def _check_prior_scale(latent: Latent, survey: Survey, grid: Grid | None) -> Non
         largest = float(np.sqrt(np.max(kernel.diagonal(X))))
     if not largest <= LARGEST_SCALE:
         points = "sites" if grid is None else "nodes"
+        key = f"noise.discrepancy.{latent.discrepancy_of}" if latent.discrepancy_of else f"latents.{latent.name}"
         raise ConfigError(
-            f"latents.{latent.name}.kernel: must have a standard deviation of at most {LARGEST_SCALE:g} times std at "
+            f"{key}.kernel: must have a standard deviation of at most {LARGEST_SCALE:g} times std at "
             f"all {points}, was {largest:.3g} times std; linear parts need a larger length_scale or a closer centre"
         )
 

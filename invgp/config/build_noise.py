@@ -23,6 +23,7 @@ from invgp.settings.configuration import Config
 from invgp.settings.values import percentage
 
 OF_GAUSSIAN = ("correlation", "learn", "correlation_length")  # keys that other noise has not
+OF_OBSERVATIONS = ("std", *OF_GAUSSIAN, "discrepancy")  # tables with the names of observations
 ROUNDED = 1e-9  # of the variance: a matrix that was written with fewer digits may be so far from symmetric
 MATRIX = 2  # dimensions
 REAL = "iuf"  # kinds of numbers that are
@@ -122,16 +123,16 @@ def check_noise_names(config: Config) -> None:
     section, observations = config.noise, config.survey.observations
     wrong = []
     if section.covariance is not None:
-        given = [f"noise.{table}" for table in ("std", *OF_GAUSSIAN) if getattr(section, table)]
+        given = [f"noise.{table}" for table in OF_OBSERVATIONS if getattr(section, table)]
         wrong = [f"{key}: must be left out with noise.covariance, was given" for key in given]
         if section.kind != "gaussian":
             wrong.append("noise.covariance: must be left out where noise.kind is not 'gaussian', was given")
         if wrong:
             raise ConfigError(wrong)
         return
-    for table in ("std", *OF_GAUSSIAN):
+    for table in OF_OBSERVATIONS:
         given = getattr(section, table)
-        if given and table != "std" and section.kind != "gaussian":
+        if given and table in OF_GAUSSIAN and section.kind != "gaussian":
             wrong.append(f"noise.{table}: must be left out where noise.kind is not 'gaussian', was given")
             continue
         wrong += [

@@ -9,7 +9,12 @@ from pathlib import Path
 
 from invgp.config.build_direct import build_direct
 from invgp.config.build_grid import build_grid
-from invgp.config.build_latents import build_latents, check_correlation_matrix, check_prior_scales
+from invgp.config.build_latents import (
+    build_discrepancies,
+    build_latents,
+    check_correlation_matrix,
+    check_prior_scales,
+)
 from invgp.config.build_noise import build_noise, check_noise_names
 from invgp.config.build_prior_maps import MapContext, check_maps_cover
 from invgp.config.build_simulator import Places, build_model, build_wiring
@@ -89,8 +94,11 @@ def assemble_problem(config: Config, table: Table | None, directory: Path, mista
     context = None if points is None else MapContext.of(config, points.X, directory)
     units = {name: c.unit for name, c in positions.items()}
     latents = mistakes.collect(lambda: build_latents(config, units, context))
+    discrepancies = None if survey is None else mistakes.collect(lambda: build_discrepancies(config, survey))
     if latents is not None and survey is not None and (grid is not None or config.forward.kind == "site"):
         mistakes.collect(lambda: check_prior_scales(latents, survey, grid))
+    if discrepancies and survey is not None:
+        mistakes.collect(lambda: check_prior_scales(discrepancies, survey, None))
     places = None if grid is None or survey is None else Places(grid.size, survey.size)
     wiring = mistakes.collect(lambda: build_wiring(config))
     forward = None
@@ -115,7 +123,10 @@ def assemble_problem(config: Config, table: Table | None, directory: Path, mista
     if wiring is None or forward is None:
         raise ConfigError("forward: cannot be used")
     wires = wiring.inward, wiring.outward
-    problem = Problem(config.title, survey, latents, noise, forward, *wires, inference, output, grid=grid)
+    added = discrepancies or ()
+    if config.forward.kind == "field":
+        noise, added = replace(noise, discrepancy={one.discrepancy_of: one for one in added}), ()
+    problem = Problem(config.title, survey, (*latents, *added), noise, forward, *wires, inference, output, grid=grid)
     if sources:
         check_shared_observations([("survey", problem), *sources.items()])
         problem = problem.join(sources)

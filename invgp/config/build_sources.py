@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -142,11 +143,16 @@ def check_shared_observations(problems: Sequence[tuple[str, Problem]]) -> None:
             source, other, theirs = first.setdefault(own.name, (name, own, problem))
             same = (own.unit, own.dimension, own.labels) == (other.unit, other.dimension, other.labels)
             noise = [
-                (p.noise.kind, p.noise.learn.get(own.name), p.noise.correlation.get(own.name) is None)
+                (
+                    p.noise.kind,
+                    p.noise.learn.get(own.name),
+                    p.noise.correlation.get(own.name) is None,
+                    _describe_discrepancy(p, own.name),
+                )
                 for p in (problem, theirs)
             ]
             if not same or noise[0] != noise[1]:
-                what = "unit and labels" if not same else "kind of noise, learning and correlation"
+                what = "unit and labels" if not same else "kind of noise, learning, correlation and discrepancy"
                 wrong.append(
                     f"sources.{name}.survey.observations.{own.name}: must have the {what} of the observation of this "
                     f"name of {source!r}, or another name"
@@ -156,3 +162,13 @@ def check_shared_observations(problems: Sequence[tuple[str, Problem]]) -> None:
         wrong.append("noise.degrees: must be the same in all sources with Student-t noise")
     if wrong:
         raise ConfigError(wrong)
+
+
+def _describe_discrepancy(problem: Problem, observation: str) -> str:
+    """Return a text that differs between different discrepancies of an observation; empty without one."""
+    found = {one.discrepancy_of: one for one in (*problem.latents, *problem.noise.discrepancy.values())}
+    if observation not in found:
+        return ""
+    one = found[observation]
+    correlation = None if one.label_correlation is None else one.label_correlation.tolist()
+    return json.dumps([one.std.tolist(), one.kernel.describe(), correlation, dict(one.learn)])

@@ -64,6 +64,8 @@ def _check_ignored_keys(config: Config) -> list[str]:
     if section.posterior == "full gaussian":
         keys = [f"latents.{name}.learn" for name, latent in config.latents.items() if latent.learn.model_fields_set]
         keys += ["noise.learn"] if config.noise.learn else []
+        discrepancies = config.noise.discrepancy.items()
+        keys += [f"noise.discrepancy.{name}.learn" for name, one in discrepancies if one.learn.model_fields_set]
         keys += ["inference.learn_inducing"] if section.learn_inducing else []
         ignored += [f"{key}: must be left out with inference.posterior = 'full gaussian', was given" for key in keys]
     if not section.emulator and section.posterior == "sampled" and "posterior" in given:
@@ -119,6 +121,7 @@ def _check_field_model(config: Config) -> list[str]:
             f"inference.max_runs: must be at least {FEWEST_FIELD_RUNS} with forward.kind = 'field', "
             f"was {section.max_runs}"
         )
+    wrong += _check_field_discrepancy(config)
     if config.direct:
         keys = [f"latents.{name}.learn" for name, latent in config.latents.items() if latent.learn.model_fields_set]
         keys += ["noise.learn"] if config.noise.learn else []
@@ -128,6 +131,26 @@ def _check_field_model(config: Config) -> list[str]:
         f"inference.{key}" for key, none in OF_SITE_MODELS.items() if key in given and getattr(section, key) != none
     ]
     return wrong + [f"{key}: must be left out with forward.kind = 'field', was given" for key in keys]
+
+
+def _check_field_discrepancy(config: Config) -> list[str]:
+    """Return messages about keys that a field model with a discrepancy does not have."""
+    noise = config.noise
+    if not noise.discrepancy:
+        return []
+    keys = [
+        f"noise.discrepancy.{name}.learn"
+        for name, section in noise.discrepancy.items()
+        if section.learn.model_fields_set
+    ]
+    wrong = [f"{key}: must be left out with forward.kind = 'field', was given" for key in keys]
+    if noise.kind != "gaussian":
+        wrong.append(
+            "noise.discrepancy: must be left out with forward.kind = 'field' unless noise.kind is 'gaussian', was given"
+        )
+    if noise.learn:
+        wrong.append("noise.learn: must be left out in a field model with noise.discrepancy, was given")
+    return wrong
 
 
 def check_reach(config: Config, reach: Floats, survey: Survey, grid: Grid) -> None:
@@ -158,7 +181,7 @@ def localisation(config: Config) -> Floats | None:
             f"{key}: must be left out unless the survey has the coordinates of the grid ({join_names(list(ends))}): it "
             f"has no {join_names(lacking, 'or')}"
         )
-    if config.noise.correlation_length or config.noise.covariance is not None:
+    if config.noise.correlation_length or config.noise.discrepancy or config.noise.covariance is not None:
         raise ConfigError(f"{key}: must be left out with noise that joins sites, was {format_value(value)}")
     for name, coordinate in ends.items():
         if conversion(sites[name].unit, coordinate.unit) != IDENTITY:

@@ -138,6 +138,15 @@ class LatentKeys(TypedDict, total=False):
     standard_name: str
 
 
+class DiscrepancyKeys(TypedDict, total=False):
+    """What the simulator cannot explain of an observation, as [noise.discrepancy.NAME]."""
+
+    std: Required[float | Sequence[float]]
+    kernel: Required[KernelKeys | Kernel]
+    label_correlation: float | Sequence[Sequence[float]]
+    learn: LearnKeys
+
+
 class NoiseKeys(TypedDict, total=False):
     """The noise, as [noise]."""
 
@@ -148,6 +157,7 @@ class NoiseKeys(TypedDict, total=False):
     covariance: str
     degrees: float
     learn: Mapping[str, float | bool]
+    discrepancy: Mapping[str, DiscrepancyKeys]
 
 
 class InferenceKeys(TypedDict, total=False):

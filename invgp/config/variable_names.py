@@ -64,28 +64,32 @@ OF_OBSERVATIONS = (
     "_noise_factor_sample",
 )
 
+OF_LATENTS = (
+    "_std",
+    "_quantile",
+    "_sample",
+    "_prior",
+    "_prior_std",
+    "_information",
+    "_exceedance",
+    "_threshold",
+    "_few_runs_std",
+    "_map_mean",
+    "_map_scale",
+    "_process",
+    "_r_hat",
+    "_effective_sample_size",
+    "_std_factor_sample",
+)
+DISCREPANCY = "_discrepancy"  # after the name of an observation, the name of its discrepancy
+
 # What the posterior file calls the variables that it derives from others.
 SUFFIXES = {
     "dimensions": ("_label",),
     "survey.coordinates": ("_inducing", "_bounds"),
     "grid.coordinates": ("_inducing",),
-    "latents": (
-        "_std",
-        "_quantile",
-        "_sample",
-        "_prior",
-        "_prior_std",
-        "_information",
-        "_exceedance",
-        "_threshold",
-        "_few_runs_std",
-        "_map_mean",
-        "_map_scale",
-        "_process",
-        "_r_hat",
-        "_effective_sample_size",
-        "_std_factor_sample",
-    ),
+    "latents": OF_LATENTS,
+    "noise.discrepancy": tuple(DISCREPANCY + suffix for suffix in ("", *OF_LATENTS)),
     "survey.observations": OF_OBSERVATIONS,
 }
 
@@ -97,7 +101,7 @@ def check_names(config: Config) -> None:
     for key, name in ((key, name) for key, names in _name_variables(config).items() for name in names):
         if key == "grid.coordinates" and name in config.survey.coordinates:
             continue  # the file calls the survey's so, with "site_" before it
-        variables = [name, *(name + suffix for suffix in _suffixes(key))]
+        variables = [*([] if key == "noise.discrepancy" else [name]), *(name + suffix for suffix in _suffixes(key))]
         taken = next((variable for variable in variables if variable in owners), None)
         if taken is not None:
             wrong.append(
@@ -119,6 +123,7 @@ def _name_variables(config: Config) -> dict[str, Iterable[str]]:
         "survey.observations": config.survey.observations,
         "survey.covariates": config.survey.covariates,
         "latents": config.latents,
+        "noise.discrepancy": config.noise.discrepancy,
         "grid.coordinates": {} if config.grid is None else config.grid.coordinates,
         "direct": {} if config.grid is None else _places(config),
         **{f"direct.{name}.values": section.values for name, section in config.direct.items()},

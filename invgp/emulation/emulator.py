@@ -77,6 +77,9 @@ class Emulator:
         Runs near the runs of each site.
     solver_noise : array, shape (P,), in the units of the observations, or float
         Standard deviation of the numerical noise of the simulator, which is part of `errors`. The emulator averages it.
+    discrepancy : array, shape (Q, P), or None
+        What the latents add to the outputs of the simulator, as `Problem.discrepancy_map`. It is no part of the
+        regression.
     """
 
     surface: Surface
@@ -89,6 +92,7 @@ class Emulator:
     error: float
     neighbours: Neighbours
     solver_noise: Floats | float = 0.0
+    discrepancy: Floats | None = None
 
     @property
     def held_out_error(self) -> Floats:
@@ -118,7 +122,7 @@ class Emulator:
             part = slice(i, i + step)
             answers = self.surface(*self._rows(latents[:, part], sites[part]))
             np.multiply(answers.reshape(samples, -1, len(self.unit)), self.unit, out=outputs[:, part])
-        return outputs
+        return outputs if self.discrepancy is None else outputs + latents @ self.discrepancy
 
     @property
     def has_spread(self) -> bool:
@@ -156,11 +160,18 @@ class Emulator:
         for i in range(0, samples * batch, step):
             parts.append(self.surface.linearise(x[i : i + step, :], tiled[i : i + step]))
         outputs = xp.concat([y for y, _ in parts]) * unit
+        added = None if self.discrepancy is None else backend.asarray(self.discrepancy)
+        if added is not None:
+            outputs = outputs + rows @ added
 
         def pull_back(cotangents: Array) -> Array:
-            flat = xp.reshape(cotangents, (samples * batch, -1)) * unit
-            gradients = [pull(flat[k * step : (k + 1) * step, :]) for k, (_, pull) in enumerate(parts)]
-            return xp.reshape(self.inputs.pull_back(xp.concat(gradients), processes), latents.shape)
+            flat = xp.reshape(cotangents, (samples * batch, -1))
+            scaled = flat * unit
+            gradients = [pull(scaled[k * step : (k + 1) * step, :]) for k, (_, pull) in enumerate(parts)]
+            gradient = self.inputs.pull_back(xp.concat(gradients), processes)
+            if added is not None:
+                gradient = gradient + flat @ xp.matrix_transpose(added)
+            return xp.reshape(gradient, latents.shape)
 
         return xp.reshape(outputs, (samples, batch, -1)), pull_back
 

@@ -76,8 +76,9 @@ def fit_emulator(
     Emulator or None
         None if an output has too few runs for a linear function of the inputs.
     """
-    inputs, unit = Inputs.of(problem), _median_over_sites(noise_std)
-    y = np.where(np.isfinite(runs.outputs), runs.outputs, np.nan) / unit
+    inputs, unit, discrepancy = Inputs.of(problem), _median_over_sites(noise_std), problem.discrepancy_map
+    simulated = runs.outputs if discrepancy is None else runs.outputs - runs.latents @ discrepancy
+    y = np.where(np.isfinite(simulated), simulated, np.nan) / unit
     trial = _EmulatorSelection(
         runs, inputs.rows(runs.latents, runs.sites), y, problem.survey.X, rng, everywhere=everywhere
     )
@@ -97,6 +98,7 @@ def fit_emulator(
         name=best.name,
         error=trial.test_error(best),
         neighbours=trial.neighbours,
+        discrepancy=discrepancy,
     )
 
 

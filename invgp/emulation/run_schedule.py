@@ -90,8 +90,6 @@ def can_emulate(problem: Problem) -> bool:
 
 def _latents_of(part: Part, problem: Problem) -> int:
     """Return the number of latent processes on which the runs of a source depend."""
-    if not problem.sources:
-        return problem.latent_count
     names = {variable.name for variable in part.problem.inputs}
     return max(sum(latent.size for latent in problem.latents if latent.name in names), 1)
 
@@ -131,6 +129,6 @@ def effective_neighbours(problem: Problem, rng: np.random.Generator) -> Floats:
     others = X[problem.simulated]
     count = len(others)
     some = others if count <= MOST_COMPARED_SITES else others[rng.choice(count, MOST_COMPARED_SITES, replace=False)]
-    lengths = [latent.correlation_length(X.shape[1]) for latent in problem.latents]
+    lengths = [latent.correlation_length(X.shape[1]) for latent in problem.latents if not latent.discrepancy_of]
     shares = [np.exp(-0.5 * cdist(X / length, some / length, "sqeuclidean")).sum(axis=1) for length in lengths]
     return np.asarray(np.maximum(np.mean(shares, axis=0) * count / len(some), 1.0))

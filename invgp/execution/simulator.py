@@ -33,8 +33,8 @@ class Batch(NamedTuple):
     Attributes
     ----------
     outputs : array, shape (S, B, P)
-        In the order and the units of the observations. NaN where a successful run lacks an output. The values of a
-        failed run are meaningless.
+        With discrepancies, in the order and the units of the observations. NaN where a successful run lacks an output.
+        The values of a failed run are meaningless.
     valid : array of bool, shape (S, B)
         Which runs succeeded.
     """
@@ -173,7 +173,10 @@ class Simulator:
             found = problem.forward.evaluate(rows, RunContext(runs, self.directory))
         else:
             found = self._evaluate(part, rows, label, runs)
-        return Batch(problem.from_simulator(found.outputs, samples), found.ok.reshape(samples, len(sites)))
+        outputs = problem.from_simulator(found.outputs, samples)
+        if not part.direct:
+            outputs = problem.add_discrepancy(outputs, f)
+        return Batch(outputs, found.ok.reshape(samples, len(sites)))
 
     def count_runs(self, samples: int, sites: NDArray[np.intp]) -> int:
         """Return the number of runs for samples at each of some sites (B,); direct data need none."""

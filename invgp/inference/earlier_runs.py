@@ -27,7 +27,9 @@ IGNORED_FIELDS = frozenset(
     {"first_source", "workers", "backend", "scheduler", "worker_timeout", "output", "config_text", "title"}
 )
 # Fields that were added later: without them the digest is that of earlier versions.
-ADDED = frozenset({"sources", "kinds", "extents", "maps", "label_correlation", "correlated_with"})
+ADDED = frozenset(
+    {"sources", "kinds", "extents", "maps", "label_correlation", "correlated_with", "discrepancy", "discrepancy_of"}
+)
 PROVENANCE = frozenset({"file", "digest"})  # fields of the survey that do not change its values
 
 

@@ -28,7 +28,9 @@ from invgp.inference.field_notes import field_notes
 from invgp.inference.field_state import FieldSearch, FieldSearchState
 from invgp.inference.runner import Runner
 from invgp.latent_model.changed_prior import ChangedPrior
+from invgp.latent_model.discrepancy import draw_discrepancy
 from invgp.latent_model.grid_modes import predict_direct
+from invgp.latent_model.noise_density import data_covariance
 from invgp.posterior import Samples, Solution
 from invgp.problem import Floats, Problem
 
@@ -61,6 +63,11 @@ def field_solution(search: FieldSearch, runner: Runner, state: FieldSearchState)
             samples = replace(samples, whitened=None)
         elif samples.whitened is None:
             samples = replace(samples, whitened=field.whitened(problem, samples.latents))
+    discrepancy = None
+    if problem.noise.discrepancy:
+        found = draw_discrepancy(problem, predictions, data_covariance(problem), search.streams.predicting.spawn(1)[0])
+        discrepancy, predictions = (found.mean(axis=0), found.std(axis=0)), predictions + found
+        samples = None if samples is None else replace(samples, predicted=predictions)
     predicted, predicted_std = predictions.mean(axis=0), predictions.std(axis=0)
     return problem, Solution(
         mean=mean,
@@ -90,6 +97,7 @@ def field_solution(search: FieldSearch, runner: Runner, state: FieldSearchState)
         direct_predictions={
             part.name: predict_direct(field, problem, part.problem, q) for part in problem.parts if part.direct
         },
+        discrepancy=discrepancy,
     )
 
 

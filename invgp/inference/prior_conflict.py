@@ -82,12 +82,13 @@ def find_conflicts_at_prior_mean(
 
     The factor is compared with the relative spread of the latents. It is less sensitive than `find_prior_conflicts`.
     """
+    latents = [latent for latent in problem.latents if not latent.discrepancy_of]
     relative = [
         np.abs(latent.std / latent.mean) if latent.link.name == "identity" else np.log1p(latent.std / latent.mean)
-        for latent in problem.latents
+        for latent in latents
         if np.all(latent.mean != 0.0)
     ]
-    if len(relative) < len(problem.latents) or any("std" in latent.learn for latent in problem.latents):
+    if len(relative) < len(latents) or any("std" in latent.learn for latent in problem.latents):
         return []
     largest = np.log(options.alone) + options.exponent * float(np.max(np.concatenate(relative)))
     sentences = []

@@ -12,6 +12,7 @@ import numpy as np
 from invgp.core.backend import Array, Backend, array_namespace
 from invgp.core.coupled import GaussianNoise
 from invgp.core.kernels import squared_distances
+from invgp.latent_model.discrepancy import discrepancy_covariance
 from invgp.latent_model.prior import gaussian_noise, noise_covariance
 from invgp.likelihoods import Laplace, StudentT
 from invgp.problem import Floats, Problem
@@ -141,7 +142,7 @@ def draw_noise(problem: Problem, rng: np.random.Generator) -> Floats:
 
 
 def data_covariance(problem: Problem) -> Floats:
-    """Return the covariance (D, D) of the Gaussian noise of all observed data, ordered by site."""
+    """Return the covariance (D, D) of the Gaussian noise of all observed data, with discrepancies, ordered by site."""
     observed = ~np.isnan(problem.survey.Y)
     if problem.noise.covariance is not None:
         seen = np.flatnonzero(observed.ravel())
@@ -158,7 +159,11 @@ def data_covariance(problem: Problem) -> Floats:
         distance = np.sqrt(squared_distances(X, X))
         whole[np.ix_(own, own)] = np.exp(-distance) * correlation[np.ix_(numbers[own], numbers[own])]
     std = problem.noise_std[observed]
-    return np.asarray(std[:, None] * whole * std)
+    found = np.asarray(std[:, None] * whole * std)
+    if problem.noise.discrepancy:
+        seen = np.flatnonzero(observed.ravel())
+        found = found + discrepancy_covariance(problem)[np.ix_(seen, seen)]
+    return found
 
 
 def noise_scale(problem: Problem) -> Floats:

@@ -47,7 +47,9 @@ def data_variables(
         ),
         f"{name}_noise_std": field(noise_std, f"standard deviation of the noise of {what}"),
         f"{name}_predicted": field(
-            predicted, f"modelled {what}", {"comment": "mean over the posterior of the simulator's output"}
+            predicted,
+            f"modelled {what}",
+            {"comment": "mean over the posterior of the simulator's output, with its discrepancy if there is one"},
         ),
         f"{name}_predicted_std": field(
             predicted_std,
@@ -95,6 +97,20 @@ def _moments_by_mode(samples: Samples) -> dict[str, Floats]:
         means.append(own.mean(axis=0) if len(own) else nothing)
         stds.append(own.std(axis=0) if len(own) else nothing)
     return {"predicted": np.stack(means), "predicted_std": np.stack(stds)}
+
+
+def discrepancy_variables(problem: Problem, solution: Solution) -> dict[str, xr.DataArray]:
+    """Return what the simulator of a field model cannot explain at the sites; nothing for other models."""
+    variables: dict[str, xr.DataArray] = {}
+    if solution.discrepancy is None:
+        return variables
+    for latent in problem.noise.discrepancy.values():
+        columns = problem.observation_slices[latent.discrepancy_of]
+        texts = {"": latent.long_name, "_std": f"standard deviation of the {latent.long_name}"}
+        for values, (suffix, text) in zip(solution.discrepancy, texts.items(), strict=True):
+            about = {"long_name": text, "units": latent.unit}
+            variables[latent.name + suffix] = label_array(values[:, columns], latent.dimension, about)
+    return variables
 
 
 def direct_variables(problem: Problem, solution: Solution) -> dict[str, xr.DataArray]:

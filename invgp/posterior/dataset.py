@@ -13,7 +13,13 @@ from pyproj import CRS
 from invgp.posterior.attributes import dataset_attributes
 from invgp.posterior.coordinates import coordinate_order, dataset_coordinates, latent_coordinates, source_variables
 from invgp.posterior.data_arrays import make_array
-from invgp.posterior.data_variables import data_variables, diagnostic_variables, direct_variables, predictions_by_mode
+from invgp.posterior.data_variables import (
+    data_variables,
+    diagnostic_variables,
+    direct_variables,
+    discrepancy_variables,
+    predictions_by_mode,
+)
 from invgp.posterior.gaussian_processes import mixing_variable, prior_map_variables
 from invgp.posterior.latent_variables import (
     PriorAtPoints,
@@ -63,7 +69,7 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
         variables |= data_variables(observation, *fit, problem.noise.std[observation.name])
         if solution.samples is not None:
             variables |= predictions_by_mode(observation, solution.samples, columns, variables)
-    variables |= direct_variables(problem, solution)
+    variables |= direct_variables(problem, solution) | discrepancy_variables(problem, solution)
     variables |= mixing_variable(problem.mixing)
     variables["correlation"] = correlation_variable(problem, solution)
     variables["elbo"] = make_array(

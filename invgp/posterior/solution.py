@@ -188,7 +188,8 @@ class Solution:
     processes : ProcessPosterior or None
         Posterior in a form that can be predicted at any point; None if it would be too large to store.
     predicted, predicted_std : array, shape (N, P)
-        Posterior mean and standard deviation of the simulator outputs, in the units of the observations.
+        Posterior mean and standard deviation of the simulator outputs with discrepancies, in the units of the
+        observations.
     elbo : array, shape (I,)
         Evidence lower bound at each iteration, in nats.
     runs : array, shape (I,)
@@ -212,6 +213,8 @@ class Solution:
         For a site model, the runs that its emulator was fitted to.
     direct_predictions : mapping of str to pair of arrays, shape (K, p)
         For a field model, posterior mean and standard deviation of the direct data of each source.
+    discrepancy : pair of arrays, shape (N, P), or None
+        For a field model, posterior mean and standard deviation of the discrepancies; None without any.
     """
 
     mean: Floats
@@ -233,6 +236,7 @@ class Solution:
     samples: Samples | None = None
     emulator_runs: StoredRuns | None = None
     direct_predictions: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
+    discrepancy: tuple[Floats, Floats] | None = None
 
     @property
     def points(self) -> str:

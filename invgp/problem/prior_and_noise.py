@@ -111,6 +111,9 @@ class Latent:
     correlated_with : mapping of str to float
         Prior correlation with the processes of other latents by name, label by label. Correlated processes have the
         same kernel.
+    discrepancy_of : str
+        Observation to whose simulator outputs the latent is added, if it is a discrepancy: what the simulator cannot
+        explain. Its mean is 0, its link the identity, and no simulator takes it. Otherwise empty.
     """
 
     name: str
@@ -128,6 +131,7 @@ class Latent:
     maps: PriorMap | None = None
     label_correlation: Floats | None = None
     correlated_with: Mapping[str, float] = field(default_factory=dict)
+    discrepancy_of: str = ""
 
     @property
     def size(self) -> int:
@@ -243,6 +247,9 @@ class Noise:
         Covariance of all data, ordered by site, instead of all other parameters (Gaussian noise only).
     kinds : mapping of str to str
         Distribution of some observations, where it is not `kind`.
+    discrepancy : mapping of str to Latent
+        For field models with Gaussian noise, what the simulator cannot explain of some observations: a process along
+        the coordinates of the survey. In site models it is among the latents of the problem.
 
     Raises
     ------
@@ -258,6 +265,7 @@ class Noise:
     correlation_length: Mapping[str, Floats] = field(default_factory=dict)
     covariance: Floats | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
+    discrepancy: Mapping[str, Latent] = field(default_factory=dict)
 
     def kind_of(self, name: str) -> str:
         """Return the distribution of an observation.
@@ -281,8 +289,8 @@ class Noise:
 
     @property
     def correlates_sites(self) -> bool:
-        """Whether the noise of different sites is correlated."""
-        return bool(self.correlation_length) or self.covariance is not None
+        """Whether the noise of different sites is correlated, or includes a discrepancy."""
+        return bool(self.correlation_length or self.discrepancy) or self.covariance is not None
 
     def __post_init__(self) -> None:
         for name, matrix in self.correlation.items():

@@ -245,7 +245,9 @@ class Problem(ProcessesAndRows):
             raise ArgumentError(f"without: must leave a source with a simulator, was {join_names(names)}")
         start = replace(first.problem, first_source=first.name, grid=self.grid)
         others = {part.name: part.problem for part in left if part is not first}
-        return start.join(others, direct=[part.name for part in left if part.direct]) if others else start
+        joined = start.join(others, direct=[part.name for part in left if part.direct]) if others else start
+        observed = ("", *joined.observation_slices)  # a discrepancy is left out with its observation
+        return replace(joined, latents=tuple(latent for latent in joined.latents if latent.discrepancy_of in observed))
 
     def source(self, name: str | None = None) -> Problem:
         """Return the problem of one source with a simulator, such as ``"survey"``, without the data of the others.

@@ -132,6 +132,20 @@ class ProcessesAndRows:
         """Convert arguments (..., Q) of the links to independent processes (..., Q)."""
         return f if self.mixing is None else np.asarray(np.linalg.solve(self.mixing, f[..., None])[..., 0])
 
+    @cached_property
+    def discrepancy_map(self) -> Floats | None:
+        """D (Q, P): processes f (..., Q) add f D to the outputs of the simulators; None without discrepancies."""
+        found = np.zeros((self.latent_count, sum(o.values.shape[1] for o in self.survey.observations)))
+        mixing = np.eye(self.latent_count) if self.mixing is None else self.mixing
+        for latent in self.latents:
+            if latent.discrepancy_of in self.observation_slices:
+                found[:, self.observation_slices[latent.discrepancy_of]] += mixing[self.latent_slices[latent.name]].T
+        return found if found.any() else None
+
+    def add_discrepancy(self, outputs: Floats, f: Floats) -> Floats:
+        """Return the outputs (..., P) of the simulator plus the discrepancies among latent processes f (..., Q)."""
+        return outputs if self.discrepancy_map is None else outputs + f @ self.discrepancy_map
+
     def prior_moments(self) -> tuple[Floats, Floats]:
         """Return the prior mean and standard deviation, (Q,) each, of the latent processes; with maps, nominal ones."""
         pairs = [latent.link.prior_to_process(latent.mean, latent.std) for latent in self.latents]

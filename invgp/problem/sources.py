@@ -99,6 +99,7 @@ def join_noise(noises: Sequence[Noise], sizes: Sequence[int]) -> Noise:
         correlation=_merge([noise.correlation for noise in noises]),
         correlation_length=_merge([noise.correlation_length for noise in noises]),
         learn=_merge([noise.learn for noise in noises]),
+        discrepancy=_merge([noise.discrepancy for noise in noises]),
         kinds={
             name: noise.kind_of(name) for noise in noises for name in noise.std if noise.kind_of(name) != first.kind
         },
@@ -121,6 +122,7 @@ def select_noise(noise: Noise, names: Sequence[str], sites: Integers) -> Noise:
         correlation=pick(noise.correlation),
         correlation_length=pick(noise.correlation_length),
         learn=pick(noise.learn),
+        discrepancy=pick(noise.discrepancy),
     )
 
 

@@ -401,6 +401,24 @@ class LatentSection(Section):
         return self
 
 
+class DiscrepancySection(Section):
+    """What the simulator cannot explain: a Gaussian process with mean 0 that is added to its outputs."""
+
+    described: ClassVar[str] = 'a table such as { std = 2, kernel = { kind = "matern 5/2", length_scale = 500 } }'
+    std: Positives = Field(
+        description="its standard deviation in the unit of the observation: a positive number, or one for each label"
+    )
+    kernel: Annotated[KernelSection, WrapValidator(_kernel_object)] = Field(
+        description=f"its kernel along the coordinates of the survey, {KernelSection.described}"
+    )
+    label_correlation: LabelCorrelation | None = Field(
+        default=None, description="the correlation between the labels of the observation, as in [latents.NAME]"
+    )
+    learn: LearnSection = Field(
+        default=LearnSection(), description=f"{LearnSection.described}, as in [latents.NAME]; only for site models"
+    )
+
+
 class NoiseSection(Section):
     """The noise: observations minus simulator outputs."""
 
@@ -433,6 +451,11 @@ class NoiseSection(Section):
         default={},
         description="for Gaussian noise, a table with the observations whose standard deviation is scaled by a number "
         "that is learnt, as in [latents.NAME.learn]; not with posterior = 'full gaussian'",
+    )
+    discrepancy: dict[str, DiscrepancySection] = Field(
+        default={},
+        description="what the simulator cannot explain, for each of some observations: "
+        f"{DiscrepancySection.described}; by default the simulator is right",
     )
 
 

@@ -28,11 +28,12 @@ def test_that_every_kind_is_spelt_out() -> None:
 
 
 def test_that_all_forms_of_a_spread_are_named() -> None:
-    latent, _, _, noise = rows("std")
+    latent, _, _, noise, discrepancy = rows("std")
     assert latent[0] == "number, percentage, file name, table or list of them"
     assert noise[0].endswith("a number, list of numbers, percentage, column name or list of column names")
     for form in ("a positive number", "a list with one for each label", "'5%'", "column, or list of columns"):
         assert form in noise[2]
+    assert discrepancy[0] == "number or list of numbers"
 
 
 def test_that_no_timeout_is_the_default() -> None:
