@@ -94,7 +94,7 @@ class RunDirectory:
                     _log.warning(
                         "the directory of a run was replaced by another, which is left as it is: %s", self.path
                     )
-                elif keep_spare and _empty(name, home, self._identity):
+                elif keep_spare and _empty_directory(name, home, self._identity):
                     os.rename(name, _spare(), src_dir_fd=home, dst_dir_fd=home)
                 else:
                     _remove(name, home)
@@ -142,7 +142,7 @@ def _remove(name: str, home: int) -> None:
             os.unlink(name, dir_fd=home)
 
 
-def _empty(name: str, home: int, identity: tuple[int, int]) -> bool:
+def _empty_directory(name: str, home: int, identity: tuple[int, int]) -> bool:
     """Remove the content of a directory; return whether it is then like a new one."""
     descriptor = os.open(name, _DIRECTORY, dir_fd=home)
     try:

@@ -24,7 +24,7 @@ from invgp.problem import Problem
 LEVELS = {"50%": (0.25, 0.75), "90%": (0.05, 0.95), "95%": (0.025, 0.975)}
 
 
-def simulated(problem: Problem, rng: np.random.Generator) -> tuple[Problem, np.ndarray]:
+def simulate_survey(problem: Problem, rng: np.random.Generator) -> tuple[Problem, np.ndarray]:
     """Draw a survey and its truth (G, Q) from the prior, including the modes that the inference omits."""
     field = field_of(problem, select_backend("cpu"))
     w = rng.standard_normal((1, sum(basis.size for basis in field.bases)))
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     held: dict[tuple[str, str], list[float]] = {}
     runs = []
     for _ in range(chosen.surveys):
-        survey, truth = simulated(problem, rng)
+        survey, truth = simulate_survey(problem, rng)
         posterior = invgp.invert(survey)
         runs.append(posterior.attrs["invgp_runs"])
         for latent in problem.latents:

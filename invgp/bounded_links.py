@@ -121,7 +121,7 @@ class TruncatedNormal(_Bounded):
         """Return the physical values of f."""
         from scipy.special import log_ndtr, ndtri_exp  # noqa: PLC0415
 
-        low, high, sign = self._oriented()
+        low, high, sign = self._orient_bounds()
         g = sign * f
         # Phi(low) + Phi(g) (Phi(high) - Phi(low)), as a sum of positive terms, accurate in the tail.
         share = np.logaddexp(log_ndtr(low) + log_ndtr(-g), log_ndtr(high) + log_ndtr(g))
@@ -132,7 +132,7 @@ class TruncatedNormal(_Bounded):
         """Return f for physical values; not finite at and beyond the bounds."""
         from scipy.special import log_ndtr, ndtri_exp  # noqa: PLC0415
 
-        low, high, sign = self._oriented()
+        low, high, sign = self._orient_bounds()
         y = sign * (values - self.mean) / self.std
         inside = (y > low) & (y < high)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -151,7 +151,7 @@ class TruncatedNormal(_Bounded):
         """Return whether a threshold is at or below the lower bound, (L,)."""
         return np.asarray(threshold <= self.lower)
 
-    def _oriented(self) -> tuple[Floats, Floats, Floats]:
+    def _orient_bounds(self) -> tuple[Floats, Floats, Floats]:
         """Return the bounds in standard deviations, reflected so that the lower tail is the relevant one, and signs."""
         low, high = (self.lower - self.mean) / self.std, (self.upper - self.mean) / self.std
         sign = np.where(np.abs(low) < np.abs(high), -1.0, 1.0)

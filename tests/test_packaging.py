@@ -54,7 +54,7 @@ def test_that_there_is_one_version():
     assert invgp.__version__ == version("invgp")
 
 
-def required(project):
+def required_packages(project):
     """The requirements of the package, of its extras for any computer, and of the tests and case studies."""
     extras = project["project"]["optional-dependencies"]
     groups = project["dependency-groups"]
@@ -80,7 +80,7 @@ def test_that_a_tested_version_of_every_dependency_is_known_for_each_python(pyth
         ):
             assert held.setdefault(canonicalize_name(constraint.name), pin.version) == pin.version
     project = tomllib.loads((root / "pyproject.toml").read_text())
-    for requirement in required(project):
+    for requirement in required_packages(project):
         name = canonicalize_name(requirement.name)
         assert name in held, f"{name}: bash .ci/lock adds it"
         assert requirement.specifier.contains(held[name]), (

@@ -25,17 +25,17 @@ def sparse_regression(
     """
     factor = cholesky(np.asarray(kernel(Z, Z)) + JITTER * np.eye(len(Z)), lower=True)
 
-    def whitened(points: Floats) -> Floats:
+    def whiten_points(points: Floats) -> Floats:
         return np.asarray(solve_triangular(factor, np.asarray(kernel(Z, points)), lower=True))
 
     precision, pull = np.eye(len(Z)), np.zeros(len(Z))
     for start in range(0, len(X), BLOCK):
-        seen = whitened(X[start : start + BLOCK])
+        seen = whiten_points(X[start : start + BLOCK])
         precision += seen @ seen.T / noise**2
         pull += seen @ y[start : start + BLOCK] / noise**2
     root = cholesky(precision, lower=True)
     centre = cho_solve((root, True), pull)
-    parts = [whitened(X_test[start : start + BLOCK]) for start in range(0, len(X_test), BLOCK)]
+    parts = [whiten_points(X_test[start : start + BLOCK]) for start in range(0, len(X_test), BLOCK)]
     mean = np.concatenate([part.T @ centre for part in parts])
     spread = [np.sum(solve_triangular(root, part, lower=True) ** 2 - part**2, axis=0) for part in parts]
     return mean, np.asarray(kernel.variance) + np.concatenate(spread)

@@ -74,7 +74,7 @@ def main() -> None:
     problem = invgp.load(HERE / ("paper_prior.toml" if real else "otway.toml"), data=arguments.data)
     sites = problem.survey.size
     name, truth = ("paper_prior", None) if real else ("otway", read(HERE / "data" / "synthetic_truth.csv", "", sites))
-    theirs = None if arguments.published is None else published(arguments.published, sites)
+    theirs = None if arguments.published is None else read_published(arguments.published, sites)
     results = HERE / "results"
     results.mkdir(exist_ok=True)
     with TemporaryDirectory() as directory:
@@ -259,7 +259,7 @@ def beside_chains(way: str, found: Outcome) -> Row:
     return Row(f"{way}, over chains", lines, {n: field(found.comparison, f"{n}_reference") for n in LATENTS})
 
 
-def published(folder: Path, sites: int) -> list[dict[str, Field]]:
+def read_published(folder: Path, sites: int) -> list[dict[str, Field]]:
     """Read the posterior and the Markov chains of the paper: means and standard deviations by latent."""
     found = []
     for path in (folder / f"published_{name}.csv" for name in ("savigp", "mcmc")):

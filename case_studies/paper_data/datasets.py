@@ -57,7 +57,7 @@ class Dataset:
         X, y = self.table()
         order = np.random.default_rng(number).permutation(len(X))
         some, rest = order[: self.train], order[self.train :]
-        X = self._scaled(X, X[some])
+        X = self._scale_inputs(X, X[some])
         if self.discrete:
             return Split(X[some], y[some], X[rest], y[rest], 1.0)
         # The warp is nonlinear near 0: as in the paper, outputs are scaled to between -0.5 and 0.5.
@@ -66,7 +66,7 @@ class Dataset:
         y = (y - centre) / unit
         return Split(X[some], y[some], X[rest], y[rest], float(unit))
 
-    def _scaled(self, X: Floats, seen: Floats) -> Floats:
+    def _scale_inputs(self, X: Floats, seen: Floats) -> Floats:
         if not self.ard:  # inputs of one kind are scaled by the same factor
             return X
         spread = seen.std(axis=0)

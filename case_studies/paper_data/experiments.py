@@ -108,7 +108,7 @@ def measure_model(dataset: Dataset, split: Split, model: SAVIGP) -> tuple[float,
     return measure(split.y_new, predicted), negative_log_predictive_density(density)
 
 
-def exact(split: Split) -> tuple[float, float, float]:
+def fit_exact_process(split: Split) -> tuple[float, float, float]:
     """Compute error, NLPD and log evidence of the exact Gaussian process of scikit-learn, with learnt kernel."""
     D = split.X.shape[1]
     kernel = ConstantKernel(1.0, (1e-3, 1e3)) * RBF(np.ones(D), (1e-2, 1e4)) + WhiteKernel(0.25, (1e-6, 1e1))
@@ -177,7 +177,7 @@ def run_exact(dataset: Dataset, number: int, split: Split, folder: Path) -> None
     """Compute the exact process for a Gaussian likelihood."""
     path, clock = folder / f"{dataset.name}_{number}_exact.json", time.process_time()
     if not is_kept(path, EXACT):
-        error, nlpd, evidence = exact(split)
+        error, nlpd, evidence = fit_exact_process(split)
         seconds = time.process_time() - clock
         keep(path, Measured(dataset.name, number, EXACT, 1.0, error, nlpd, evidence, True, seconds, EXACT))
 

@@ -117,9 +117,9 @@ def cross_validate(posterior: xr.Dataset, emulated: EmulatedProblem, by: str, bl
     noise_problem = emulated.noisy_problem
     for group in np.unique(groups[groups >= 0]):
         sites = np.flatnonzero(groups == group)
-        held = _reweighted(predicted, likelihood, sites)
+        held = _reweight_draws(predicted, likelihood, sites)
         if held.k_hat > RELIABLE:
-            held = _refitted(emulated, sites)
+            held = _fit_without_sites(emulated, sites)
             refitted[sites] = 1
         k_hat[sites] = held.k_hat
         score[sites] = logsumexp(held.log_weights[:, None] + held.log_likelihood, axis=0)
@@ -135,14 +135,14 @@ def cross_validate(posterior: xr.Dataset, emulated: EmulatedProblem, by: str, bl
     return _to_dataset(posterior, problem, groups, by, (pit, crps, mean, std), (score, k_hat), refitted)
 
 
-def _reweighted(predicted: Floats, likelihood: Floats, sites: NDArray[np.intp]) -> HeldOut:
+def _reweight_draws(predicted: Floats, likelihood: Floats, sites: NDArray[np.intp]) -> HeldOut:
     """Weight the draws as if the data of some sites had not been used."""
     own = likelihood[:, sites]
     smoothed, k_hat = smooth_weights(-own.sum(axis=1))
     return HeldOut(predicted[:, sites], smoothed - logsumexp(smoothed), own, k_hat)
 
 
-def _refitted(emulated: EmulatedProblem, sites: NDArray[np.intp]) -> HeldOut:
+def _fit_without_sites(emulated: EmulatedProblem, sites: NDArray[np.intp]) -> HeldOut:
     """Find the posterior without the data of some sites on the emulator."""
     problem = emulated.problem
     hidden = np.isin(np.arange(problem.survey.size), sites)[:, None]

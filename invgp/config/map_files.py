@@ -162,14 +162,14 @@ def _read_geotiff(file: Path, section: MapSection, coordinates: Sequence[Coordin
     y = transform.f + transform.e * (np.arange(rows) + 0.5)
     system = None if crs is None else CRS.from_wkt(crs.to_wkt())
     raw = _RawMap(("X", "Y"), (x, y), ("", ""), values.T, unit if is_unit(unit) else "", system)
-    return _ascending(raw, file, key)
+    return _sort_axes(raw, file, key)
 
 
 def _read_table_map(file: Path, section: MapSection, coordinates: Sequence[Coordinate], key: str) -> _RawMap:
     table = read_table(file, None, key)
     if isinstance(table, NetcdfTable):
-        return _ascending(_read_netcdf(table, section, coordinates, key), file, key)
-    return _ascending(_read_csv(table, file, section, coordinates, key), file, key)
+        return _sort_axes(_read_netcdf(table, section, coordinates, key), file, key)
+    return _sort_axes(_read_csv(table, file, section, coordinates, key), file, key)
 
 
 def _axis_name(name: str, coordinates: Sequence[Coordinate]) -> str | None:
@@ -238,7 +238,7 @@ def _read_netcdf(table: NetcdfTable, section: MapSection, coordinates: Sequence[
     )
 
 
-def _ascending(raw: _RawMap, file: Path, key: str) -> _RawMap:
+def _sort_axes(raw: _RawMap, file: Path, key: str) -> _RawMap:
     """Return the map with increasing axes."""
     axes, values = list(raw.axes), raw.values
     for d, axis in enumerate(axes):

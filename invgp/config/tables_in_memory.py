@@ -70,15 +70,15 @@ class ColumnsTable:
                     f"{key}: column {name!r} of the data must hold numbers, or NaN where there is none, had "
                     f"{str(value)!r}"
                 )
-        return np.array([np.nan if _missing(v) else v for v in array.ravel()], dtype=float).reshape(array.shape)
+        return np.array([np.nan if _is_missing(v) else v for v in array.ravel()], dtype=float).reshape(array.shape)
 
 
-def _missing(value: Any) -> bool:
+def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ == "NAType"  # pandas's own
 
 
 def _is_number(value: Any) -> bool:
-    return _missing(value) or isinstance(value, int | float | np.integer | np.floating)
+    return _is_missing(value) or isinstance(value, int | float | np.integer | np.floating)
 
 
 def as_table(data: Any, position: str) -> Table:

@@ -151,7 +151,7 @@ def _read_hyperparameters(
         for learnt, index in _parameter_variables(f, coordinates).items():
             if learnt in posterior:
                 free[:, index] = np.log(posterior[learnt].values)
-        shares = [name for name in _numbered(f, "share") if name in posterior]
+        shares = [name for name in _variables_of_parameter(f, "share") if name in posterior]
         for learnt in (*shares[:1], f"{f.name}_std_factor_sample"):
             if learnt in posterior:
                 base = np.atleast_1d(np.asarray(posterior[learnt].attrs["process_std"], dtype=np.float64))
@@ -169,14 +169,14 @@ def _read_hyperparameters(
 
 def _parameter_variables(field: LatentField, coordinates: Sequence[str]) -> dict[str, int]:
     """Return the variables with draws of parameters of the kernel of a latent, with the index of the parameter."""
-    scales = _numbered(field, "length_scale").values()
+    scales = _variables_of_parameter(field, "length_scale").values()
     found = {f"{field.name}_length_scale_{name}_sample": i for name, i in zip(coordinates, scales, strict=False)}
     for name in ("share", *dict.fromkeys(field.kernel.parameter_names)):
-        found |= _numbered(field, name)
+        found |= _variables_of_parameter(field, name)
     return found
 
 
-def _numbered(field: LatentField, name: str) -> dict[str, int]:
+def _variables_of_parameter(field: LatentField, name: str) -> dict[str, int]:
     """Return the variables of all parameters of this name, or of all shares of the variance, with their indices."""
     kernel = field.kernel
     chosen = kernel.scale_mask if name == "share" else [own == name for own in kernel.parameter_names]

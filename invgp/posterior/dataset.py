@@ -55,8 +55,8 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
     variables: dict[str, xr.DataArray] = {}
     for latent in problem.latents:
         order, columns = coordinate_order(problem), problem.latent_slices[latent.name]
-        maps = None if latent.maps is None else latent.maps.permuted(order)
-        ordered = replace(latent, kernel=latent.kernel.permuted(order), maps=maps)
+        maps = None if latent.maps is None else latent.maps.permute(order)
+        ordered = replace(latent, kernel=latent.kernel.permute(order), maps=maps)
         kernels = latent.kernels if problem.grid is not None else map(survey.kernel_at_sites, latent.kernels)
         scale = np.sqrt(np.stack([kernel.diagonal(problem.points) for kernel in kernels], axis=-1))
         prior = PriorAtPoints(problem.mix(problem.prior_mean)[:, columns], scale)

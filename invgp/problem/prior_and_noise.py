@@ -65,7 +65,7 @@ class PriorMap:
         maps = (Mapped(self.axes, values).on(*self.dimensions) for values in self.scale)
         return tuple(scale_by_map(kernel, one) for one in maps)
 
-    def permuted(self, order: Sequence[int]) -> PriorMap:
+    def permute(self, order: Sequence[int]) -> PriorMap:
         """Return the map for coordinates of which number i is the number ``order[i]`` of the present ones."""
         return replace(self, dimensions=tuple(list(order).index(d) for d in self.dimensions))
 

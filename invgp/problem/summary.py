@@ -115,13 +115,16 @@ def _latent_row(latent: Latent) -> Row:
         _join(map(_format_number, latent.mean)),
         _join(map(_format_number, latent.std)),
         latent.kernel.formula,
-        _join(_format_number(number) for number in np.exp(latent.kernel.parameters[_named(latent, "length_scale")])),
+        _join(
+            _format_number(number)
+            for number in np.exp(latent.kernel.parameters[_parameter_mask(latent, "length_scale")])
+        ),
         latent.link.name,
         latent.unit,
     )
 
 
-def _named(latent: Latent, name: str) -> NDArray[np.bool_]:
+def _parameter_mask(latent: Latent, name: str) -> NDArray[np.bool_]:
     return np.asarray([own == name for own in latent.kernel.parameter_names], dtype=bool)
 
 

@@ -113,7 +113,7 @@ def _places(value: object) -> object:
     return value
 
 
-def _measured(value: object) -> object:
+def _check_measure(value: object) -> object:
     items = [v for item in _items(value) for v in _items(item)]
     if not items or not (all(_is_number(v) for v in items) or all(_is_column(v) for v in items)):
         raise ValueError(
@@ -224,7 +224,7 @@ NoiseSpreads = Annotated[
 Places = Annotated[Any, BeforeValidator(_places), Kind("number, list of numbers or column name")]
 Measured = Annotated[
     Any,
-    BeforeValidator(_measured),
+    BeforeValidator(_check_measure),
     Kind("number, list of numbers, list of lists of numbers, column name or list of column names"),
 ]
 LabelList = Annotated[Any, BeforeValidator(_labels), Kind("list of integers or list of strings")]

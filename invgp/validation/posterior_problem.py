@@ -129,5 +129,5 @@ def _with_learnt_prior(latent: Latent, attributes: Mapping[str, Any], order: lis
         return latent
     process_mean, _ = latent.link.prior_to_process(latent.mean, latent.std)
     mean, std = latent.link.process_to_prior(process_mean, np.atleast_1d(attributes["process_std"]))
-    kernel = kernel_from_attributes(attributes).permuted(np.argsort(order).tolist())
+    kernel = kernel_from_attributes(attributes).permute(np.argsort(order).tolist())
     return replace(latent, mean=mean, std=std, kernel=kernel, learn={})

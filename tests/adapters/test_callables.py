@@ -153,11 +153,11 @@ def test_that_a_function_that_exits_does_not_end_the_worker() -> None:
 
 
 def test_that_an_interrupt_passes_through() -> None:
-    def interrupted(speed: Any, depth: Any) -> Any:
+    def raise_interrupt(speed: Any, depth: Any) -> Any:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(interrupted)
+        run(raise_interrupt)
 
 
 def test_that_a_row_that_is_not_finite_is_reported_by_output_and_label(recwarn: pytest.WarningsRecorder) -> None:
@@ -242,12 +242,12 @@ def test_that_inputs_by_names_that_the_function_does_not_know_are_reported(funct
 
 
 def test_that_a_function_may_take_more_than_its_inputs() -> None:
-    def renamed(**inputs: Any) -> Any:
+    def travel_time_of_inputs(**inputs: Any) -> Any:
         return travel_time(inputs["speed"], inputs["depth"])
 
     # What a decorator takes counts, not what it wraps.
-    renamed.__wrapped__ = lambda v, z: z  # type: ignore[attr-defined]
-    for function in (renamed, lambda speed, depth, scale=1.0: depth, lambda *, speed, depth: depth):
+    travel_time_of_inputs.__wrapped__ = lambda v, z: z  # type: ignore[attr-defined]
+    for function in (travel_time_of_inputs, lambda speed, depth, scale=1.0: depth, lambda *, speed, depth: depth):
         assert run(function).ok.all()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers.executable_models import MakeProgram, one
+from helpers.executable_models import MakeProgram, executable_model
 from invgp.adapters import RunContext
 from invgp.adapters.directory_trees import empty_directory, remove_tree
 from invgp.inference.invert import _temporary_directory
@@ -79,6 +79,6 @@ def test_that_a_program_may_leave_a_tree_deeper_than_the_stack(
     body = f"mkdir -p {'d/' * 1500}; echo 1 2; {ending}"
     context = RunContext(["run"], tmp_path / "runs")
     for _ in range(2):  # the directory of a run that failed is removed when its label comes again
-        outcome = one(program(body), tmp_path).evaluate(np.ones((1, 1)), context)
+        outcome = executable_model(program(body), tmp_path).evaluate(np.ones((1, 1)), context)
         assert outcome.ok.tolist() == [not ending]
     assert (tmp_path / "runs" / "run").exists() == bool(ending)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.executable_models import DEPTH, SPEED, TIME, MakeProgram, one, run
+from helpers.executable_models import DEPTH, SPEED, TIME, MakeProgram, executable_model, run
 from invgp.adapters import (
     AdapterError,
     CsvFile,
@@ -88,15 +88,15 @@ def test_that_files_are_copied_and_linked(program: MakeProgram, tmp_path: Path) 
         LocalFile(Path("b.txt"), "in/copy.txt"),
         LocalFile(tmp_path / "b.txt", "link.txt", link=True),
     )
-    model = one(sh, tmp_path, files=files)
+    model = executable_model(sh, tmp_path, files=files)
     assert run(model, tmp_path).outputs.tolist() == [[1.0, 2.0]]
     assert (tmp_path / "b.txt").read_text() == "2\n"
     (tmp_path / "mesh" / "a.txt").write_text("3\n")
-    assert one(sh, tmp_path, files=files).digest != model.digest
+    assert executable_model(sh, tmp_path, files=files).digest != model.digest
 
 
 def test_that_one_file_may_be_read_twice(program: MakeProgram, tmp_path: Path) -> None:
-    model = one(
+    model = executable_model(
         program("echo '{\"t\": [1, 2]}' > o.json; echo 5 6"),
         tmp_path,
         outputs=(TIME, MISFIT),
@@ -118,7 +118,7 @@ def test_that_one_file_may_be_read_twice(program: MakeProgram, tmp_path: Path) -
 def test_that_a_target_file_is_success(
     body: str, status: Status, cause: str, program: MakeProgram, tmp_path: Path
 ) -> None:
-    got = run(one(program(body), tmp_path, target_file="done"), tmp_path)
+    got = run(executable_model(program(body), tmp_path, target_file="done"), tmp_path)
     assert got.status == (status,)
     assert cause in got.messages[0]
 
@@ -126,19 +126,19 @@ def test_that_a_target_file_is_success(
 def test_that_a_fallback_runs_where_the_command_failed(program: MakeProgram, tmp_path: Path) -> None:
     fast = program('touch trace; [ "$1" = 1.0 ] && echo 1 1 && exit; echo diverged >&2; exit 2', name="fast")
     slow = program('[ -e trace ] && exit 5; [ "$1" = 3.0 ] && exit 6; echo $1 $1', name="slow")
-    model = one(fast, tmp_path, fallback=(slow, "{speed}"))
+    model = executable_model(fast, tmp_path, fallback=(slow, "{speed}"))
     got = run(model, tmp_path, [[1.0], [2.0], [3.0]])
     assert got.status == (Status.OK, Status.OK, Status.EXIT_CODE)
     assert got.outputs[:2].tolist() == [[1.0, 1.0], [2.0, 2.0]]
     assert got.messages[2].startswith(
         "run r2: exit code 2; standard error: diverged; the fallback: exit code 6; directory: "
     )
-    assert model.digest != one(fast, tmp_path).digest
+    assert model.digest != executable_model(fast, tmp_path).digest
     check_forward_model(model, np.array([[1.0], [2.0], [3.0]]), tmp_path / "check")
 
 
 def test_that_an_output_out_of_bounds_fails_its_run(program: MakeProgram, tmp_path: Path) -> None:
-    model = one(program("echo 1 $1"), tmp_path, bounds={"time": (0.0, 5.0)})
+    model = executable_model(program("echo 1 $1"), tmp_path, bounds={"time": (0.0, 5.0)})
     got = run(model, tmp_path, [[4.0], [6.0]])
     assert got.status == (Status.OK, Status.OUT_OF_BOUNDS)
     assert got.messages[1].startswith("run r1: output time[2] is 6, above its upper bound, 5; directory: ")
@@ -150,7 +150,7 @@ def test_that_an_output_out_of_bounds_fails_its_run(program: MakeProgram, tmp_pa
 def test_that_directories_are_kept_as_requested(
     keep: str, kept: set[str], program: MakeProgram, tmp_path: Path
 ) -> None:
-    model = one(program('[ "$1" = 2.0 ] && exit 9; echo $1 $1'), tmp_path, keep=keep)
+    model = executable_model(program('[ "$1" = 2.0 ] && exit 9; echo $1 $1'), tmp_path, keep=keep)
     got = run(model, tmp_path, [[1.0], [2.0]])
     assert got.status == (Status.OK, Status.EXIT_CODE)
     assert {path.name for path in (tmp_path / "runs" / "batch").iterdir()} == kept
@@ -159,7 +159,7 @@ def test_that_directories_are_kept_as_requested(
 
 def test_that_a_template_value_cannot_lead_out(program: MakeProgram, tmp_path: Path) -> None:
     sh = program("printf '%s\\n' \"$1\" >&2; exit 1")
-    got = run(one(sh, tmp_path), tmp_path, [[np.nan], [-np.inf]])
+    got = run(executable_model(sh, tmp_path), tmp_path, [[np.nan], [-np.inf]])
     assert "standard error: nan;" in got.messages[0]
     assert "standard error: -inf;" in got.messages[1]
 
@@ -212,14 +212,14 @@ def test_that_settings_that_cannot_work_are_refused(
     (tmp_path / "data" / "old.txt").write_text("1 2")
     (tmp_path / "in.txt").write_text("1")
     with pytest.raises(AdapterError, match=sentence):
-        one(sh, tmp_path, **settings)
+        executable_model(sh, tmp_path, **settings)
 
 
 def test_that_an_old_output_in_a_copied_directory_is_not_read(program: MakeProgram, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "old.txt").write_text("1 2")
     files, outputs = (LocalFile(Path("data")),), (OutputFile("data/old.txt"),)
-    got = run(one(program(":"), tmp_path, files=files, output_files=outputs), tmp_path)
+    got = run(executable_model(program(":"), tmp_path, files=files, output_files=outputs), tmp_path)
     assert "file 'data/old.txt' was not written" in got.messages[0]
     assert (tmp_path / "data" / "old.txt").read_text() == "1 2"
 
@@ -227,7 +227,9 @@ def test_that_an_old_output_in_a_copied_directory_is_not_read(program: MakeProgr
 def test_that_a_linked_original_outlives_the_run(program: MakeProgram, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "x").write_text("1")
-    model = one(program("echo 1 2; exit $1"), tmp_path, files=(LocalFile(Path("data"), link=True),), keep="none")
+    model = executable_model(
+        program("echo 1 2; exit $1"), tmp_path, files=(LocalFile(Path("data"), link=True),), keep="none"
+    )
     for _ in range(2):
         assert run(model, tmp_path, [[0.0]]).status[0] in (Status.OK, Status.EXIT_CODE)
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["x"]

@@ -13,7 +13,7 @@ import joblib
 import numpy as np
 import pytest
 
-from helpers.executable_models import DEPTH, SPEED, TIME, MakeProgram, one, run
+from helpers.executable_models import DEPTH, SPEED, TIME, MakeProgram, executable_model, run
 from invgp.adapters import (
     AdapterError,
     Evaluations,
@@ -74,7 +74,7 @@ def test_that_a_compiled_program_conforms(compiled: Path, tmp_path: Path) -> Non
 
 
 def test_that_a_program_by_arguments_and_standard_output_conforms(program: MakeProgram, tmp_path: Path) -> None:
-    model = one(program("echo $1 $1"), tmp_path)
+    model = executable_model(program("echo $1 $1"), tmp_path)
     check_forward_model(model, np.array([[1.5], [2.5], [3.0]]), tmp_path / "runs")
 
 
@@ -96,7 +96,7 @@ def test_that_a_program_in_parallel_gives_the_same(compiled: Path, tmp_path: Pat
 
 def test_that_outputs_come_from_several_files_in_their_own_order(program: MakeProgram, tmp_path: Path) -> None:
     sh = program("echo header; echo 7; mkdir out; echo 1.0D+01 20 30 > out/b.txt")
-    model = one(
+    model = executable_model(
         sh,
         tmp_path,
         outputs=(TIME, GRAVITY, Quantity("height", "m")),
@@ -110,7 +110,7 @@ def test_that_outputs_come_from_several_files_in_their_own_order(program: MakePr
 
 def test_that_arguments_are_templates_and_no_shell_reads_them(program: MakeProgram, tmp_path: Path) -> None:
     sh = program("""printf '%s\\n' "$@" >&2; exit 2""")
-    model = one(sh, tmp_path, command=(sh, "speed={speed:.2f}", "$(touch hacked); {{x}} *"))
+    model = executable_model(sh, tmp_path, command=(sh, "speed={speed:.2f}", "$(touch hacked); {{x}} *"))
     got = run(model, tmp_path)
     assert "standard error: speed=1.00 | $(touch hacked); {x} *; directory" in got.messages[0]
     assert not (tmp_path / "runs" / "batch" / "r0" / "hacked").exists()
@@ -135,7 +135,7 @@ def test_that_arguments_are_templates_and_no_shell_reads_them(program: MakeProgr
 def test_that_the_message_of_a_failed_run_contains_run_reason_and_directory(
     body: str, status: Status, cause: str, program: MakeProgram, tmp_path: Path
 ) -> None:
-    got = run(one(program(body), tmp_path, timeout=0.3 if "sleep" in body else 20.0), tmp_path)
+    got = run(executable_model(program(body), tmp_path, timeout=0.3 if "sleep" in body else 20.0), tmp_path)
     directory = tmp_path / "runs" / "batch" / "r0"
     assert got.status == (status,)
     assert got.messages == (f"run r0: {cause}; directory: {directory}",)
@@ -162,19 +162,23 @@ def test_that_the_message_of_a_failed_run_contains_run_reason_and_directory(
 def test_that_an_output_file_that_cannot_be_read_is_reported(
     body: str, cause: str, program: MakeProgram, tmp_path: Path
 ) -> None:
-    got = run(one(program(body), tmp_path, output_files=(OutputFile("times.txt"),)), tmp_path)
+    got = run(executable_model(program(body), tmp_path, output_files=(OutputFile("times.txt"),)), tmp_path)
     assert got.status == (Status.UNREADABLE,)
     assert got.messages[0].startswith(f"run r0: {cause}")
 
 
 def test_that_a_failed_row_does_not_disturb_its_neighbours(program: MakeProgram, tmp_path: Path) -> None:
-    got = run(one(program('[ "$1" = 2.0 ] && exit 9; echo $1 $1'), tmp_path), tmp_path, [[1.0], [2.0], [3.0]])
+    got = run(
+        executable_model(program('[ "$1" = 2.0 ] && exit 9; echo $1 $1'), tmp_path), tmp_path, [[1.0], [2.0], [3.0]]
+    )
     assert got.status == (Status.OK, Status.EXIT_CODE, Status.OK)
     assert [p.name for p in (tmp_path / "runs" / "batch").iterdir()] == ["r1"]
 
 
 def test_that_huge_output_is_bounded_in_the_message(program: MakeProgram, tmp_path: Path) -> None:
-    model = one(program("yes 'complaint \x1b[1m' | head -c 20000000 >&2; yes 1 | head -c 20000000"), tmp_path)
+    model = executable_model(
+        program("yes 'complaint \x1b[1m' | head -c 20000000 >&2; yes 1 | head -c 20000000"), tmp_path
+    )
     got = run(model, tmp_path)
     assert got.status == (Status.UNREADABLE,)
     assert "holds 10000000 lines, over the limit" in got.messages[0]
@@ -186,7 +190,7 @@ def test_that_huge_output_is_bounded_in_the_message(program: MakeProgram, tmp_pa
 def test_that_a_program_that_never_stops_printing_is_killed(
     stream: int, shown: str, program: MakeProgram, tmp_path: Path
 ) -> None:
-    got = run(one(program(f"yes 1 >&{stream}"), tmp_path), tmp_path)
+    got = run(executable_model(program(f"yes 1 >&{stream}"), tmp_path), tmp_path)
     assert got.status == (Status.KILLED,)
     cause = f"killed, since it wrote more than 64 MiB to {shown}, of which the first and last 32 KiB are kept"
     assert got.messages[0].startswith(f"run r0: {cause}; ")
@@ -198,23 +202,23 @@ def test_that_a_directory_of_an_earlier_attempt_is_replaced(program: MakeProgram
     old = tmp_path / "runs" / "batch" / "r0"
     old.mkdir(parents=True)
     (old / "times.txt").write_text("1 2")
-    got = run(one(program(":"), tmp_path, output_files=(OutputFile("times.txt"),)), tmp_path)
+    got = run(executable_model(program(":"), tmp_path, output_files=(OutputFile("times.txt"),)), tmp_path)
     assert "was not written" in got.messages[0]
 
 
 def test_that_a_run_directory_that_cannot_be_made_is_reported(program: MakeProgram, tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file in the way")
-    got = run(one(program("echo 1 2"), tmp_path), tmp_path, [[1.0], [2.0]])
+    got = run(executable_model(program("echo 1 2"), tmp_path), tmp_path, [[1.0], [2.0]])
     assert got.status == (Status.NOT_STARTED,) * 2
     assert re.match(r"run r1: could not be started: .*Not a directory.*; directory: ", got.messages[1])
 
 
 def test_that_a_full_disk_is_reported(compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Path, data: bytes) -> int:
+    def raise_no_space(self: Path, data: bytes) -> int:
         raise OSError(28, "No space left on device")
 
     model = compiled_model(compiled)
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "write_bytes", raise_no_space)
     got = run(model, tmp_path, VALUES)
     assert got.status == (Status.NOT_STARTED,) * 3
     assert "No space left on device" in got.messages[0]
@@ -222,7 +226,7 @@ def test_that_a_full_disk_is_reported(compiled: Path, tmp_path: Path, monkeypatc
 
 def test_that_a_program_that_cannot_be_started_is_reported(program: MakeProgram, tmp_path: Path) -> None:
     command = program("echo 1 2")
-    model = one(command, tmp_path)
+    model = executable_model(command, tmp_path)
     (tmp_path / "simulator").write_text("echo 1 2\n")
     assert "a script must start with a line such as #!/bin/sh" in run(model, tmp_path).messages[0]
     (tmp_path / "simulator").unlink()
@@ -238,30 +242,30 @@ def test_that_a_directory_that_cannot_be_removed_does_not_fail_the_run(
         raise OSError(16, "Device or resource busy")
 
     monkeypatch.setattr("invgp.adapters.directories.remove_tree", busy)
-    assert run(one(program("echo 1 2"), tmp_path), tmp_path).ok.all()
+    assert run(executable_model(program("echo 1 2"), tmp_path), tmp_path).ok.all()
     assert "could not be removed" in caplog.text
 
 
 @pytest.mark.parametrize("label", ["", ".", "..", "../r", "/etc", "a/b"])
 def test_that_a_label_cannot_lead_out_of_the_directory(label: str, program: MakeProgram, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cannot be the name of a directory"):
-        one(program("echo 1 2"), tmp_path).evaluate(np.ones((1, 1)), RunContext([label], tmp_path))
+        executable_model(program("echo 1 2"), tmp_path).evaluate(np.ones((1, 1)), RunContext([label], tmp_path))
 
 
 def test_that_an_interrupt_passes_through(
     program: MakeProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> None:
+    def raise_interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(executables, "run_process", interrupted)
+    monkeypatch.setattr(executables, "run_process", raise_interrupt)
     with pytest.raises(KeyboardInterrupt):
-        run(one(program("echo 1 2"), tmp_path), tmp_path)
+        run(executable_model(program("echo 1 2"), tmp_path), tmp_path)
 
 
 def test_that_threads_and_environment_reach_the_program(program: MakeProgram, tmp_path: Path) -> None:
     sh = program("echo $OMP_NUM_THREADS $LEVEL")
-    got = run(one(sh, tmp_path, threads=3, environment={"LEVEL": "8"}), tmp_path)
+    got = run(executable_model(sh, tmp_path, threads=3, environment={"LEVEL": "8"}), tmp_path)
     assert got.outputs.tolist() == [[3.0, 8.0]]
 
 
@@ -411,5 +415,5 @@ def test_that_the_digest_travels_with_the_files_and_ignores_the_timeout(compiled
 def test_that_an_interpreter_runs_a_script_by_its_absolute_path(tmp_path: Path) -> None:
     script = tmp_path / "simulate.py"
     script.write_text("import sys\nprint(sys.argv[1], 2 * float(sys.argv[1]))\n")
-    model = one(sys.executable, tmp_path, command=(sys.executable, str(script), "{speed}"))
+    model = executable_model(sys.executable, tmp_path, command=(sys.executable, str(script), "{speed}"))
     assert run(model, tmp_path).outputs.tolist() == [[1.0, 2.0]]

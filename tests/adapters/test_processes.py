@@ -98,7 +98,7 @@ def test_that_a_hanging_simulator_is_killed_with_its_children(tmp_path: Path) ->
     pids = pids_in(tmp_path / "pids")
     assert len(pids) == 5
     assert [pid for pid in pids if is_alive(pid)] == []
-    assert marked(tmp_path) == []
+    assert marked_processes(tmp_path) == []
 
 
 def test_that_a_program_that_stops_its_supervisor_ends_with_it(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_that_a_program_that_stops_its_supervisor_ends_with_it(tmp_path: Path) -
     assert run("true", tmp_path) == Outcome(Ending.EXITED, 0)
 
 
-def marked(directory: Path) -> list[int]:
+def marked_processes(directory: Path) -> list[int]:
     found = []
     for process in psutil.process_iter():
         try:
@@ -200,15 +200,15 @@ def test_that_an_interrupt_kills_the_tree_and_passes_through(tmp_path: Path) -> 
 def test_that_an_interrupted_spawn_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = supervisor._Supervisor.send_request
 
-    def interrupted(*request: Any) -> None:
+    def raise_interrupt(*request: Any) -> None:
         real(*request)
-        assert wait_for(lambda: marked(tmp_path) != [])
+        assert wait_for(lambda: marked_processes(tmp_path) != [])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(supervisor._Supervisor, "send_request", interrupted)
+    monkeypatch.setattr(supervisor._Supervisor, "send_request", raise_interrupt)
     with pytest.raises(KeyboardInterrupt):
         run("sleep 60", tmp_path)
-    assert marked(tmp_path) == []
+    assert marked_processes(tmp_path) == []
 
 
 def test_that_no_descriptor_leaks(tmp_path: Path) -> None:

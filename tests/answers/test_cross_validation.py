@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 import invgp
-from helpers.command_line import here, write_files
+from helpers.command_line import run_in_process, write_files
 from helpers.linear_evidence import data_moments
 from helpers.problems import linear_problem
 from invgp.answers.cross_validation import site_groups
@@ -59,14 +59,14 @@ def test_that_scores_of_a_linear_problem_are_exact(inverted, by):
 @pytest.mark.slow
 def test_that_the_command_does_not_run_the_simulator(tmp_path):
     write_files(tmp_path)
-    assert here("run", "survey.toml", cwd=tmp_path).returncode == 0
+    assert run_in_process("run", "survey.toml", cwd=tmp_path).returncode == 0
     (tmp_path / "was_called").unlink()
-    result = json.loads(here("crossvalidate", "posterior.nc", "--json", cwd=tmp_path).stdout)
+    result = json.loads(run_in_process("crossvalidate", "posterior.nc", "--json", cwd=tmp_path).stdout)
     assert result["groups"] == 5  # one of the six sites has no datum
     assert result["observations"][0]["data"] == 5
     assert not (tmp_path / "was_called").exists()
     assert (tmp_path / "posterior_crossvalidation.png").stat().st_size > 5000
-    failed = here("crossvalidate", "posterior.nc", "--by", "source", cwd=tmp_path)
+    failed = run_in_process("crossvalidate", "posterior.nc", "--by", "source", cwd=tmp_path)
     assert failed.returncode == 2
     assert "--by: must be 'site' or 'block', since the problem has one source" in failed.stderr
 

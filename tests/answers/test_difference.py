@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import invgp
-from helpers.command_line import here
+from helpers.command_line import run_in_process
 from helpers.problems import linear_problem
 from invgp.answers.difference import difference_rows
 from invgp.errors import ConfigError
@@ -95,14 +95,14 @@ def test_that_scalars_are_compared_as_numbers(tmp_path):
     alone = [posterior_of_scalars(mean) for mean in (0.0, 1.0)]
     assert "site" not in invgp.difference(*alone).dims
     paths = [invgp.write(p, tmp_path / name) for p, name in zip(alone, ("a.nc", "b.nc"), strict=True)]
-    result = json.loads(here("difference", *paths, "--json", cwd=tmp_path).stdout)
+    result = json.loads(run_in_process("difference", *paths, "--json", cwd=tmp_path).stdout)
     assert result["figure"] is None
     assert result["latents"][0]["change"] == pytest.approx(float(alone[1]["shift"] - alone[0]["shift"]))
 
 
 def test_that_the_command_writes_a_file_and_a_figure(posteriors, tmp_path):
     paths = [invgp.write(p, tmp_path / name) for p, name in zip(posteriors, ("a.nc", "b.nc"), strict=True)]
-    result = json.loads(here("difference", *paths, "--json", cwd=tmp_path).stdout)
+    result = json.loads(run_in_process("difference", *paths, "--json", cwd=tmp_path).stdout)
     assert {row["latent"] for row in result["latents"]} == {"velocity", "depth"}
     written = invgp.netcdf.read(tmp_path / "b.difference.nc")
     assert written.attrs["invgp_answer"] == "difference"

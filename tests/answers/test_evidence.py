@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import invgp
-from helpers.command_line import here
+from helpers.command_line import run_in_process
 from helpers.linear_evidence import exact_evidence, product_problem
 from helpers.problems import linear_problem
 from invgp.answers.emulated_problem import emulate, runs_of
@@ -71,7 +71,7 @@ def test_that_a_bound_is_not_taken_for_the_evidence(posterior, tmp_path, caplog)
     found = invgp.weigh(*paths)
     assert found["origin"].values.tolist() == [BOUND, STORED]
     assert "only a lower bound" in caplog.text
-    result = json.loads(here("weigh", *paths, "--plot", "odds.png", "--json", cwd=tmp_path).stdout)
+    result = json.loads(run_in_process("weigh", *paths, "--plot", "odds.png", "--json", cwd=tmp_path).stdout)
     assert [row["name"] for row in result["models"]] == ["a", "b"]
     assert result["models"][0]["in_words"] == "not comparable: one is only a lower bound"
     assert (tmp_path / "odds.png").stat().st_size > 5000

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import invgp
-from helpers.command_line import CONFIG, here, write_files
+from helpers.command_line import CONFIG, run_in_process, write_files
 from helpers.linear_evidence import exact_evidence, product_problem
 from helpers.problems import linear_problem
 from invgp.answers.emulated_problem import transfer_runs
@@ -61,12 +61,12 @@ def test_that_a_revised_curved_posterior_is_that_of_an_inversion_with_the_simula
 @pytest.mark.slow
 def test_that_the_command_revises_without_the_simulator(tmp_path):
     write_files(tmp_path, f"{CONFIG}\n[output]\nledger = true\n")
-    assert here("run", "survey.toml", cwd=tmp_path).returncode == 0
+    assert run_in_process("run", "survey.toml", cwd=tmp_path).returncode == 0
     (tmp_path / "was_called").unlink()
     ledger = tmp_path / "posterior.ledger.sqlite"
     before = ledger.read_bytes()
     arguments = ["--set", "noise.std.time=0.018", "--set", "latents.depth.std=12%"]
-    result = json.loads(here("revise", "posterior.nc", *arguments, "--json", cwd=tmp_path).stdout)
+    result = json.loads(run_in_process("revise", "posterior.nc", *arguments, "--json", cwd=tmp_path).stdout)
     assert result["runs"] == 0
     assert result["reliable"]
     assert not (tmp_path / "was_called").exists()
@@ -74,7 +74,7 @@ def test_that_the_command_revises_without_the_simulator(tmp_path):
     (tmp_path / "changed.toml").write_text(
         (tmp_path / "survey.toml").read_text().replace("std.time = 0.02", "std.time = 0.018").replace("15%", "12%")
     )
-    assert here("run", "changed.toml", "-o", "changed.nc", cwd=tmp_path).returncode == 0
+    assert run_in_process("run", "changed.toml", "-o", "changed.nc", cwd=tmp_path).returncode == 0
     revised, exact = (invgp.open_posterior(tmp_path / name) for name in ("posterior.revised.nc", "changed.nc"))
     shift, ratio = worst_error(revised, exact)
     assert shift < 0.2
@@ -86,10 +86,10 @@ def test_that_the_command_revises_without_the_simulator(tmp_path):
         (["--set", "survey.file=other.csv"], "other.csv"),
         ([], "--set: must have at least one key"),
     ):
-        failed = here("revise", "posterior.nc", *arguments, cwd=tmp_path)
+        failed = run_in_process("revise", "posterior.nc", *arguments, cwd=tmp_path)
         assert failed.returncode == 2
         assert words in failed.stderr
-    again = here("revise", "posterior.revised.nc", "--set", "noise.std.time=0.1", cwd=tmp_path)
+    again = run_in_process("revise", "posterior.revised.nc", "--set", "noise.std.time=0.1", cwd=tmp_path)
     assert "was a revision" in again.stderr
 
 

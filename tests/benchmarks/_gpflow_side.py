@@ -36,7 +36,7 @@ def main():
         "all": gp.trainable_variables,
     }
 
-    def compiled(chosen):
+    def compile_evaluation(chosen):
         @tf.function
         def evaluate():
             with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -46,7 +46,7 @@ def main():
 
         return evaluate
 
-    functions = {name: compiled(chosen) for name, chosen in variables.items()}
+    functions = {name: compile_evaluation(chosen) for name, chosen in variables.items()}
     print(json.dumps({"gpflow": gpflow.__version__, "tensorflow": tf.__version__}), flush=True)
     for line in sys.stdin:
         start = time.perf_counter()

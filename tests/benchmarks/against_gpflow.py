@@ -60,7 +60,7 @@ class Side:
     def _answer(self) -> dict:
         line = self.process.stdout.readline()
         if not line:
-            raise environments.failed("the other package's process", self.process.wait(), self.printed)
+            raise environments.process_error("the other package's process", self.process.wait(), self.printed)
         return json.loads(line)
 
 

@@ -95,7 +95,7 @@ def squares(y, f):
     return -0.5 * ((y[:, 0] - f[..., 0] ** 2) / 0.1) ** 2 - np.log(0.1 * np.sqrt(2 * np.pi))
 
 
-def _simulated(name: str) -> Row:
+def _simulate_data(name: str) -> Row:
     rng = np.random.default_rng(1)
     X = rng.uniform(0, 10, (1000, 1))
     f = np.sin(1.5 * X[:, 0]) + 0.5 * np.cos(0.7 * X[:, 0])
@@ -180,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, tuple[Outcome, Out
     )
     results = {}
     for name in chosen.only:
-        row = _real(name) if name in REAL else _simulated(name)
+        row = _real(name) if name in REAL else _simulate_data(name)
         here, model, true = ours(row)
         there = theirs(python, row, model) if python is not None and row.gpflow is not None else None
         other = "-" if there is None else f"{there.bound:10.2f} {there.density:8.3f} {there.seconds:7.1f} s"

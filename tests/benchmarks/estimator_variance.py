@@ -41,14 +41,14 @@ def of_the_paper(z: Floats, densities: Floats) -> Floats:
     return np.asarray(estimates)
 
 
-def regressed(z: Floats, densities: Floats, *, independent: bool = False) -> Floats:
+def regress_scores(z: Floats, densities: Floats, *, independent: bool = False) -> Floats:
     """Ours: all score functions at once."""
     points = Points(z[:, None], np.ones((1, 1, 1)), independent)
     terms = score(points, np.full((1, 1), SCALE), densities[:, None])
     return np.asarray([terms.gradient[0, 0], terms.curvature[0, 0]])
 
 
-unbiased = partial(regressed, independent=True)
+unbiased = partial(regress_scores, independent=True)
 
 
 def control_variates(repeats: int, samples: int) -> dict[str, Floats]:
@@ -67,7 +67,7 @@ def control_variates(repeats: int, samples: int) -> dict[str, Floats]:
                 rng.standard_normal(samples),
                 Points.draw(rng, samples, 1, 1, select_backend("cpu")).base[:, 0],
             )
-            rows = [(e, random) for e in (plain, of_the_paper, unbiased, regressed)] + [(regressed, even)]
+            rows = [(e, random) for e in (plain, of_the_paper, unbiased, regress_scores)] + [(regress_scores, even)]
             found.append([estimator(z, log_density(MEAN + SCALE * z)) for estimator, z in rows])
         exact = plain(nodes, len(nodes) * weights * log_density(MEAN + SCALE * nodes))
         table[name] = np.mean(np.square(np.asarray(found) - exact), axis=0)

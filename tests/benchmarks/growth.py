@@ -36,16 +36,16 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     repeats = chosen.pop("repeats")
     base = Size(**chosen)
 
-    def measured(size: Size) -> float:
+    def measure_seconds(size: Size) -> float:
         model = problem(size)
         return median_seconds(lambda: model.evaluate(ALL_BLOCKS), repeats)
 
-    start = measured(base)
+    start = measure_seconds(base)
     print(f"One bound and gradient of every block, full Gaussian: {base}: {start:.3f} s")
     print("doubled    time  exponent  in the paper")
     exponents = {}
     for name, (formula, (least, most)) in PAPER.items():
-        time = measured(replace(base, **{name: 2 * getattr(base, name)}))
+        time = measure_seconds(replace(base, **{name: 2 * getattr(base, name)}))
         exponents[name] = math.log2(time / start)
         print(f"{name:7s} {time:7.3f} s   {exponents[name]:6.2f}  {least} to {most}: {formula}", flush=True)
     return exponents

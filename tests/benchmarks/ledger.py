@@ -74,7 +74,7 @@ def programs(runs: int, folder: Path) -> dict[str, float]:
         seconds = dict.fromkeys(ways, 0.0)
         for rows in np.array_split(values, min(TURNS, runs)):
             for name, way in ways.items():
-                seconds[name] += timed(lambda way=way, rows=rows: way(rows))
+                seconds[name] += measure_seconds(lambda way=way, rows=rows: way(rows))
     for name, spent in seconds.items():
         print(f"{runs:,} runs, {name}: {1e3 * spent / runs:.2f} ms each")
     bare = seconds["bare loop"]
@@ -100,8 +100,8 @@ def tables(rows: int, folder: Path) -> dict[str, float]:
     seconds = {}
     with Ledger(folder / "rows.sqlite") as ledger:
         recorder = ledger.open_recorder(model)
-        seconds["recorded"] = timed(lambda: [record(recorder, part, folder) for part in parts])
-        seconds["looked up"] = timed(lambda: recorder.look_up(values))
+        seconds["recorded"] = measure_seconds(lambda: [record(recorder, part, folder) for part in parts])
+        seconds["looked up"] = measure_seconds(lambda: recorder.look_up(values))
     seconds["inserted"], seconds["selected"] = plain(values, folder / "plain.sqlite")
     for name, spent in seconds.items():
         print(f"{rows:,} rows {name}: {1e6 * spent / rows:.1f} µs each")
@@ -143,7 +143,7 @@ def plain(values: np.ndarray, path: Path) -> tuple[float, float]:
         for key in keys:
             connection.execute("SELECT outputs, text FROM t WHERE key = ?", (key,)).fetchone()
 
-    spent = timed(insert), timed(select)
+    spent = measure_seconds(insert), measure_seconds(select)
     connection.close()
     return spent
 
@@ -153,7 +153,7 @@ def context(count: int, folder: Path) -> RunContext:
     return RunContext([f"evaluation-1-site{i}-sample1" for i in range(count)], folder / "runs", more=True)
 
 
-def timed(work: Callable[[], object]) -> float:
+def measure_seconds(work: Callable[[], object]) -> float:
     """Seconds that it takes."""
     started = time.perf_counter()
     work()

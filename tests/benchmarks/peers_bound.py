@@ -55,7 +55,7 @@ class Timing(NamedTuple):
     seconds: float
 
 
-def measured(size: Size, pythons: dict[str, Path], repeats: int, versions: dict[str, str]) -> list[Timing]:
+def measure_seconds(size: Size, pythons: dict[str, Path], repeats: int, versions: dict[str, str]) -> list[Timing]:
     """All packages in turns; the first turn, which compiles and allocates, is discarded."""
     tell(f"one bound and gradient at {size}")
     ours = problem(size)
@@ -121,7 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> Table:
     }
     versions = {"invgp": invgp.__version__, "numpy": np.__version__}
     timings = [
-        t for size in (SMALL if chosen.small else SIZES) for t in measured(size, pythons, chosen.repeats, versions)
+        t
+        for size in (SMALL if chosen.small else SIZES)
+        for t in measure_seconds(size, pythons, chosen.repeats, versions)
     ]
     told = table(timings, chosen.repeats, versions)
     print(told)

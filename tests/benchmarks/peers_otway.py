@@ -88,7 +88,7 @@ def synthetic_line(folder: Path, sites: int | None = None) -> Problem:
     return invgp.load(OTWAY / "otway.toml", data=survey)
 
 
-def exact(problem: Problem, folder: Path, effective: int) -> Moments:
+def exact_by_chains(problem: Problem, folder: Path, effective: int) -> Moments:
     """By tempered chains on the simulator."""
     simulator = TolerantSimulator.of(problem, folder, Loop(), SilentMonitor())
     chains = reference(problem, simulator, runs=10**8, effective=effective)
@@ -138,7 +138,7 @@ def theirs(
             finally:
                 process.terminate()
         if process.returncode not in (0, -signal.SIGTERM):
-            raise environments.failed(method, process.returncode, printed)
+            raise environments.process_error(method, process.returncode, printed)
 
 
 def until_reached(attempts: Iterator[Attempt]) -> Attempt:
@@ -210,7 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> Table:
     with tempfile.TemporaryDirectory() as name:
         problem = synthetic_line(Path(name), chosen.sites)
         tell("converged chains of the Otway line")
-        wanted = exact(problem, Path(name), chosen.effective)
+        wanted = exact_by_chains(problem, Path(name), chosen.effective)
         found = {"invgp": ours(problem, wanted)}
         for method in chosen.methods:
             tell(METHODS[method])

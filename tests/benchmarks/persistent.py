@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
         build(folder)
         sides = {"bare loop": lambda values: bare_loop(folder, values)}
         sides |= {kind: evaluation(model, folder) for kind, model in models(folder).items()}
-        times = timed(sides, random_models(chosen.runs), chosen.repeats)
+        times = median_seconds(sides, random_models(chosen.runs), chosen.repeats)
     print(f"{chosen.runs} runs of a C program, median of {chosen.repeats}")
     for kind, taken in times.items():
         each = 1e6 * taken / chosen.runs
@@ -113,7 +113,9 @@ def evaluation(model: ForwardModel, folder: Path) -> Callable[[np.ndarray], np.n
     return run
 
 
-def timed(sides: dict[str, Callable[[np.ndarray], np.ndarray]], values: np.ndarray, repeats: int) -> dict[str, float]:
+def median_seconds(
+    sides: dict[str, Callable[[np.ndarray], np.ndarray]], values: np.ndarray, repeats: int
+) -> dict[str, float]:
     """Median seconds of each side, after a first call that shows that all of them give the same."""
     wanted = sides["bare loop"](values)
     for side in sides.values():

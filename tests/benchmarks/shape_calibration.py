@@ -28,7 +28,7 @@ DEFAULT = ("product-30-short", "square-line", "surface-waves")
 FIRST_SEED = 1000  # the surveys of `shapes.py` have lower ones
 
 
-def covered(survey: Survey, inference: dict[str, Any]) -> tuple[list[float], bool]:
+def coverage_of(survey: Survey, inference: dict[str, Any]) -> tuple[list[float], bool]:
     """Share of the truths (N, Q) within the intervals of each level, and whether the file warns."""
     posterior = invgp.invert(survey.problem(**inference))
     truth = survey.case.physical(survey.truth)
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, np.ndarray]:
             print(f"{name:22s} needs the package {case.needs}: pip install {case.needs}")
             continue
         started = time.perf_counter()
-        found = [covered(case.survey(FIRST_SEED + k), inference) for k in range(chosen.surveys)]
+        found = [coverage_of(case.survey(FIRST_SEED + k), inference) for k in range(chosen.surveys)]
         shares = results[name] = np.array([one for one, _ in found])
         error = shares.std(axis=0, ddof=1) / np.sqrt(len(shares))
         cells = []

@@ -81,7 +81,7 @@ def agreement(first: Reference, second: Reference) -> Agreement:
     )
 
 
-def pooled(first: Reference, second: Reference) -> Reference:
+def pool_references(first: Reference, second: Reference) -> Reference:
     """Both at once, of equal weight."""
     mean = (first.mean + second.mean) / 2.0
     variance = (first.std**2 + second.std**2) / 2.0 + ((first.mean - second.mean) / 2.0) ** 2
@@ -136,7 +136,7 @@ def quadrature(survey: Survey, rng: np.random.Generator, effort: int) -> tuple[n
     axis = np.linspace(-REACH, REACH, count)
     grids = np.meshgrid(*[axis] * len(mean), indexing="ij")
     whitened = np.stack([grid.ravel() for grid in grids], axis=-1)
-    return _weighted(survey, whitened, -0.5 * np.sum(whitened**2, axis=-1), rng, 2.0 * REACH / (count - 1))
+    return _resample_points(survey, whitened, -0.5 * np.sum(whitened**2, axis=-1), rng, 2.0 * REACH / (count - 1))
 
 
 def importance_sampling(
@@ -145,10 +145,12 @@ def importance_sampling(
     """Scrambled Sobol points of the prior, widened, weighted by the likelihood."""
     mean, _ = survey.case.processes
     points = WIDENED * ndtri(np.clip(qmc.Sobol(len(mean), rng=rng).random(2**20), 1e-12, 1.0 - 1e-12))
-    return _weighted(survey, points, -0.5 * np.sum(points**2, axis=-1) * (1.0 - WIDENED**-2.0), rng, 0.0)
+    return _resample_points(survey, points, -0.5 * np.sum(points**2, axis=-1) * (1.0 - WIDENED**-2.0), rng, 0.0)
 
 
-def _weighted(survey: Survey, whitened: np.ndarray, log_prior: np.ndarray, rng: np.random.Generator, cell: float):
+def _resample_points(
+    survey: Survey, whitened: np.ndarray, log_prior: np.ndarray, rng: np.random.Generator, cell: float
+):
     """Moments, and draws by systematic resampling: each point once or more, moved within its cell."""
     case = survey.case
     center, scale = case.processes
@@ -183,11 +185,11 @@ def adaptive_importance_sampling(survey: Survey, rng: np.random.Generator, effor
     means, stds, kept = [], [], []
     for data, noise in zip(survey.data, survey.noise, strict=True):
         points, log_fit, log_ratio = first, _fit(first_outputs, data, noise), np.zeros(len(first))
-        enough = 1.0 / np.sum(_normalised(log_fit) ** 2) >= 5 * FEWEST
+        enough = 1.0 / np.sum(_normalise_weights(log_fit) ** 2) >= 5 * FEWEST
         for count in () if enough else ROUNDS:
             points, log_ratio = _kernel_draws(points, log_fit, log_ratio, count * effort, rng)
             log_fit = _fit(case.outputs(center + scale * points), data, noise)
-        weight = _normalised(log_fit + log_ratio)
+        weight = _normalise_weights(log_fit + log_ratio)
         effective = 1.0 / np.sum(weight**2)
         if effective < 5 * FEWEST:
             raise SystemExit(f"{case.name}: the weights leave {effective:.0f} effective points")
@@ -195,7 +197,7 @@ def adaptive_importance_sampling(survey: Survey, rng: np.random.Generator, effor
         mean = weight @ values
         means.append(mean)
         stds.append(np.sqrt(weight @ (values - mean) ** 2))
-        kept.append(rng.permutation(values[_resampled(weight, KEPT, rng)]))
+        kept.append(rng.permutation(values[_resample_indices(weight, KEPT, rng)]))
     return np.array(means), np.array(stds), np.stack(kept, axis=1)
 
 
@@ -204,12 +206,12 @@ def _fit(outputs: np.ndarray, data: np.ndarray, noise: np.ndarray) -> np.ndarray
     return np.where(np.isfinite(log_likelihood), log_likelihood, -1e300)
 
 
-def _normalised(log_weight: np.ndarray) -> np.ndarray:
+def _normalise_weights(log_weight: np.ndarray) -> np.ndarray:
     weight = np.exp(log_weight - log_weight.max())
     return np.asarray(weight / weight.sum())
 
 
-def _resampled(weight: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+def _resample_indices(weight: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """Indices by systematic resampling."""
     places = (rng.random() + np.arange(count)) / count
     return np.searchsorted(np.cumsum(weight / weight.sum()), places).clip(0, len(weight) - 1)
@@ -221,9 +223,9 @@ def _kernel_draws(points, log_fit, log_ratio, count: int, rng: np.random.Generat
     The likelihood is tempered until the weights have an effective size of at least 300.
     """
     power = 1.0
-    while 1.0 / np.sum(_normalised(power * log_fit + log_ratio) ** 2) < 300.0:
+    while 1.0 / np.sum(_normalise_weights(power * log_fit + log_ratio) ** 2) < 300.0:
         power *= 0.8
-    centers = points[_resampled(_normalised(power * log_fit + log_ratio), 1000, rng)]
+    centers = points[_resample_indices(_normalise_weights(power * log_fit + log_ratio), 1000, rng)]
     dimension = points.shape[1]
     factor = np.linalg.cholesky(np.cov(centers, rowvar=False) + 1e-8 * np.eye(dimension))
     width = rng.choice(KERNEL_WIDTHS, size=(count, 1))
@@ -300,7 +302,7 @@ class Target:
         information = np.nanmean(np.sum(slopes**2, axis=-1), axis=0)
         return np.eye(self.dimension) + beta * (self.factor.T * information) @ self.factor
 
-    def mirrored(self, z: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def mirror_sites(self, z: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Images (C, D) of z where some neighbouring sites are replaced by their mirror images, and log derivatives."""
         f = self.processes(z)[..., 0]
         ends = np.sort(rng.integers(0, self.case.sites + 1, (len(z), 2)), axis=1)

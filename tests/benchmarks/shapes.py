@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from shape_fields import FIELDS, FieldSurvey
 from shape_problems import CASES, Survey
-from shape_references import Reference, agreement, pooled, references
+from shape_references import Reference, agreement, pool_references, references
 
 import invgp
 
@@ -148,7 +148,7 @@ def measure_field(survey: FieldSurvey, runs: int, cache: Path, inference: dict[s
     """Invert one survey of a field with a number of runs and compare."""
     first, second = references(survey, cache)
     problem = survey.problem(**inference, max_runs=runs)
-    exact = pooled(first, second)
+    exact = pool_references(first, second)
     started = time.perf_counter()
     posterior = invgp.invert(problem)
     return Row(
@@ -173,7 +173,7 @@ def measure(survey: Survey, cache: Path, inference: dict[str, Any]) -> Row:
         seed=survey.seed,
         seconds=seconds,
         reference=str(agreement(first, second)),
-        **measures(posterior, list(survey.case.unknowns), pooled(first, second)),
+        **measures(posterior, list(survey.case.unknowns), pool_references(first, second)),
     )
 
 

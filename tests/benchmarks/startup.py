@@ -29,7 +29,7 @@ def seconds(command: list[str], environment: Mapping[str, str]) -> float:
     return time.perf_counter() - started
 
 
-def measured(times: int = TIMES) -> dict[str, float]:
+def measure_commands(times: int = TIMES) -> dict[str, float]:
     """The smallest of several times, in seconds, of each command; in turns, so that each meets the same load."""
     found = dict.fromkeys(COMMANDS, float("inf"))
     for _ in range(times):
@@ -39,7 +39,7 @@ def measured(times: int = TIMES) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    found = measured()
+    found = measure_commands()
     base = next(iter(found.values()))
     for name, least in found.items():
         print(f"{name:32} {1000 * least:6.0f} ms  {least / base:5.2f}")

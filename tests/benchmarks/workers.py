@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
         model = sleeper(folder, chosen.milliseconds / 1000)
         for backend in chosen.backends:
             with pool(backend, 1, folder) as one, pool(backend, 2, folder) as two:
-                times = timed(model, (one, two), chosen.runs, chosen.repeats, folder)
+                times = median_seconds(model, (one, two), chosen.runs, chosen.repeats, folder)
             ratios[backend] = times[0] / times[1]
             print(f"{backend:10} one {times[0]:7.3f} s, two {times[1]:7.3f} s, ratio {ratios[backend]:.2f}")
     return ratios
@@ -82,7 +82,7 @@ def pool(backend: str, workers: int, folder: Path) -> Iterator[Pool]:
         yield stack.enter_context(opened)
 
 
-def timed(model: ExecutableModel, pools: Sequence[Pool], runs: int, repeats: int, folder: Path) -> list[float]:
+def median_seconds(model: ExecutableModel, pools: Sequence[Pool], runs: int, repeats: int, folder: Path) -> list[float]:
     """Median seconds of each pool, after a first batch in which its workers start."""
     values = np.arange(float(runs))[:, None]
 

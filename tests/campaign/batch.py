@@ -164,13 +164,13 @@ def model_of(adapter: str, home: Path, mark: str, timeout: float) -> Iterator[Fo
                 process.kill()
 
 
-def started(home: Path) -> list[float]:
+def started_inputs(home: Path) -> list[float]:
     """The inputs of all runs that were ever started, by the simulator's own count."""
     file = home / "started"
     return [float(line) for line in file.read_text().split()] if file.exists() else []
 
 
-def recorded(ledger: Path) -> dict[float, Status]:
+def recorded_inputs(ledger: Path) -> dict[float, Status]:
     """The inputs of the runs in a ledger, and what became of them."""
     if not ledger.exists():
         return {}
@@ -191,7 +191,7 @@ def run_batch(adapter: str, pool: str, home: Path, mark: str, scheduler: str) ->
     heavy = np.asarray([TABLES[adapter].kind(x) in HEAVY for x in values[:, 0]])
     values, heavy = np.concatenate([values[~heavy], values[heavy]]), np.sort(heavy)
     ledger = home / "runs.sqlite"
-    before, seen = recorded(ledger), len(started(home))
+    before, seen = recorded_inputs(ledger), len(started_inputs(home))
     report: dict[str, list[str]] = {"lost": [], "repeated": [], "left": []}
     with (
         model_of(adapter, home, mark, TIMEOUT) as model,
@@ -213,14 +213,14 @@ def run_batch(adapter: str, pool: str, home: Path, mark: str, scheduler: str) ->
         outcome = evaluate_all()
         if adapter != "persistent":  # whose programs stay until the end
             report["left"] += left_with(mark, programs=True, patience=0.5)
-        known = {x: status for x, status in recorded(ledger).items() if status is not Status.NOT_STARTED}
-        first = len(started(home))
+        known = {x: status for x, status in recorded_inputs(ledger).items() if status is not Status.NOT_STARTED}
+        first = len(started_inputs(home))
         again = evaluate_all()
-    report["repeated"] += [f"{x} ({kind})" for x, kind in _made_again(adapter, started(home)[first:], known)]
+    report["repeated"] += [f"{x} ({kind})" for x, kind in _made_again(adapter, started_inputs(home)[first:], known)]
     finished = {x for x, status in before.items() if status is not Status.NOT_STARTED}
-    report["repeated"] += [f"{x} ({kind})" for x, kind in _made_again(adapter, started(home)[seen:], finished)]
+    report["repeated"] += [f"{x} ({kind})" for x, kind in _made_again(adapter, started_inputs(home)[seen:], finished)]
     if adapter not in ("batched", "persistent", "umbridge", "callable") and not seen and pool != "dask":
-        counts = Counter(started(home)[:first])
+        counts = Counter(started_inputs(home)[:first])
         report["repeated"] += [
             f"{x} was started {times} times" for x, times in counts.items() if times > _starts(adapter, x)
         ]

@@ -28,7 +28,7 @@ def reply(body: str | bytes, status: str = "200 OK", *headers: str) -> bytes:
     return "\r\n".join(lines).encode() + data
 
 
-def chunked(chunks: bytes) -> bytes:
+def chunked_reply(chunks: bytes) -> bytes:
     return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks
 
 
@@ -40,14 +40,14 @@ def answer(x: float) -> bytes:
     return outputs(f"[[{2 * x!r}, {x * x!r}]]")
 
 
-def sized(length: str, body: bytes = b"{}") -> bytes:
+def sized_reply(length: str, body: bytes = b"{}") -> bytes:
     return b"HTTP/1.1 200 OK\r\nContent-Length: " + length.encode() + b"\r\n\r\n" + body
 
 
 # What is sent for /Evaluate, and what may become of the run. None hangs; a tuple is sent in parts, slowly.
 FAULTS = {
     "ok": (answer, OK),
-    "chunks": (lambda x: chunked(b"%x\r\n%s\r\n0\r\n\r\n" % (len(body(x)), body(x))), OK),
+    "chunks": (lambda x: chunked_reply(b"%x\r\n%s\r\n0\r\n\r\n" % (len(body(x)), body(x))), OK),
     "an error": (lambda x: reply('{"error": {"type": "no", "message": "no"}}', "500 Error"), RAISED),
     "an error without words": (lambda x: reply("", "500 Error"), RAISED),
     "an error that is a page": (lambda x: reply("<html>\x1b[2J</html>", "404 Not Found"), RAISED),
@@ -71,14 +71,14 @@ FAULTS = {
     "deep braces": (lambda x: reply('{"output":' * 5_000), UNREADABLE),
     "a huge integer": (lambda x: outputs(f"[[{'1' * 30_000}, 1.0]]"), NOT_FINITE),
     "megabytes": (lambda x: reply("[" + "1," * 10**6 + "1]"), (*UNREADABLE, *BROKEN_OFF)),
-    "another length": (lambda x: sized("1000000"), BROKEN_OFF),
-    "a negative length": (lambda x: sized("-5"), BROKEN_OFF),
-    "a length of words": (lambda x: sized("many"), BROKEN_OFF),
-    "a huge length": (lambda x: sized("9" * 400), BROKEN_OFF),
-    "a chunk of negative size": (lambda x: chunked(b"-5\r\nhello\r\n0\r\n\r\n"), BROKEN_OFF),
-    "a chunk of no size": (lambda x: chunked(b"\r\n\r\n"), BROKEN_OFF),
-    "a chunk of words": (lambda x: chunked(b"zebra\r\nhello\r\n"), BROKEN_OFF),
-    "a chunk of huge size": (lambda x: chunked(b"f" * 16 + b"\r\nhello\r\n"), BROKEN_OFF),
+    "another length": (lambda x: sized_reply("1000000"), BROKEN_OFF),
+    "a negative length": (lambda x: sized_reply("-5"), BROKEN_OFF),
+    "a length of words": (lambda x: sized_reply("many"), BROKEN_OFF),
+    "a huge length": (lambda x: sized_reply("9" * 400), BROKEN_OFF),
+    "a chunk of negative size": (lambda x: chunked_reply(b"-5\r\nhello\r\n0\r\n\r\n"), BROKEN_OFF),
+    "a chunk of no size": (lambda x: chunked_reply(b"\r\n\r\n"), BROKEN_OFF),
+    "a chunk of words": (lambda x: chunked_reply(b"zebra\r\nhello\r\n"), BROKEN_OFF),
+    "a chunk of huge size": (lambda x: chunked_reply(b"f" * 16 + b"\r\nhello\r\n"), BROKEN_OFF),
     "no HTTP": (lambda x: b"SSH-2.0-OpenSSH\r\n\r\n", BROKEN_OFF),
     "a status of words": (lambda x: b"HTTP/1.1 fine OK\r\n\r\n", BROKEN_OFF),
     "a status of a million": (lambda x: b"HTTP/1.1 1000000 OK\r\n\r\n", BROKEN_OFF),

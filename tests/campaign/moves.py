@@ -13,7 +13,7 @@ from pathlib import Path
 import xarray as xr
 
 from .forks import command, finish, start
-from .projects import KINDS, posterior, recorded, started, write_project
+from .projects import KINDS, posterior, recorded_inputs, started_inputs, write_project
 from .signals import PATIENCE, SECONDS, undisturbed_of
 from .tally import Tally, combine, has_traceback, summary
 
@@ -30,7 +30,7 @@ def try_move(kind: str, expected: xr.Dataset, runs: int, folder: Path, *, half: 
     process = start(command, "run", "survey.toml", cwd=here, log=folder / "log", environment=ENVIRONMENT)
     if half:
         deadline = time.monotonic() + PATIENCE
-        while process.is_alive() and len(started(here)) < runs // 2 and time.monotonic() < deadline:
+        while process.is_alive() and len(started_inputs(here)) < runs // 2 and time.monotonic() < deadline:
             time.sleep(0.003)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -42,7 +42,7 @@ def try_move(kind: str, expected: xr.Dataset, runs: int, folder: Path, *, half: 
         shutil.rmtree(here / "posterior.runs", ignore_errors=True)
     else:
         here.rename(there)
-    known, seen = recorded(there), len(started(there))
+    known, seen = recorded_inputs(there), len(started_inputs(there))
     (there / "posterior.nc").unlink(missing_ok=True)
     process = start(command, "run", "there/survey.toml", cwd=there.parent, log=folder / "log", environment=ENVIRONMENT)
     if not finish(process, PATIENCE):
@@ -50,7 +50,7 @@ def try_move(kind: str, expected: xr.Dataset, runs: int, folder: Path, *, half: 
     said = (folder / "log").read_text(errors="replace")
     if has_traceback(said):
         tally.add("tracebacks", f"{about}: {said[-1000:]}")
-    again = [x for x in started(there)[seen:] if x in known]
+    again = [x for x in started_inputs(there)[seen:] if x in known]
     tally.add("repeated", f"{about}: {again}", len(again))
     if process.exitcode != 0:
         tally.add("lost", f"{about}: exit code {process.exitcode}: {said[-500:]}")

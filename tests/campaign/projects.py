@@ -128,13 +128,13 @@ def inputs(line: str) -> tuple[float, ...]:
     return tuple(map(float, line.rstrip(",\n").split(",")))
 
 
-def started(folder: Path) -> list[tuple[float, ...]]:
+def started_inputs(folder: Path) -> list[tuple[float, ...]]:
     """The inputs of all runs that were ever started, in order, by the simulator's own count."""
     file = folder / "started"
     return [inputs(line) for line in file.read_text().split()] if file.exists() else []
 
 
-def recorded(folder: Path) -> set[tuple[float, ...]]:
+def recorded_inputs(folder: Path) -> set[tuple[float, ...]]:
     """The inputs of the runs in the ledger."""
     if not (folder / LEDGER).exists():
         return set()

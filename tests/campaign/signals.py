@@ -16,7 +16,7 @@ import xarray as xr
 
 from .cluster import Cluster, cluster
 from .forks import command, finish, start
-from .projects import KINDS, posterior, recorded, started, write_project
+from .projects import KINDS, posterior, recorded_inputs, started_inputs, write_project
 from .surroundings import MARK_VARIABLE, discard, left_with
 from .tally import Tally, combine, has_traceback, summary
 
@@ -49,7 +49,7 @@ class Project:
         self.interruptions = 0
 
     def begin(self) -> ForkServerProcess:
-        self.known, self.seen = recorded(self.folder), len(started(self.folder))
+        self.known, self.seen = recorded_inputs(self.folder), len(started_inputs(self.folder))
         how = POOLS[self.pool] if self.dask is None else ["--scheduler", str(self.dask.file)]
         environment = {MARK_VARIABLE: self.mark, "OPENBLAS_NUM_THREADS": "1"}
         log = self.folder / "log"
@@ -64,9 +64,9 @@ class Project:
         if has_traceback(self.said):
             self.tally.add("tracebacks", f"{about}: {self.said[-2000:]}")
         self.tally.add("left", f"{about}: {(found := left_with(self.mark))}", len(found))
-        lost = self.known - recorded(self.folder)
+        lost = self.known - recorded_inputs(self.folder)
         self.tally.add("lost", f"{about}: {len(lost)} runs are no longer in the ledger", len(lost))
-        again = [x for x in started(self.folder)[self.seen :] if x in self.known]
+        again = [x for x in started_inputs(self.folder)[self.seen :] if x in self.known]
         self.tally.add("repeated", f"{about}: {again}", len(again))
 
     @property
@@ -81,7 +81,7 @@ class Project:
         if moments.random() < 0.7:  # after some runs, and a little later
             wanted, pause = self.seen + moments.randint(1, max(1, left - 1)), moments.uniform(0.0, SECONDS)
             deadline = time.monotonic() + PATIENCE
-            while process.is_alive() and len(started(self.folder)) < wanted and time.monotonic() < deadline:
+            while process.is_alive() and len(started_inputs(self.folder)) < wanted and time.monotonic() < deadline:
                 time.sleep(0.003)
             time.sleep(pause)
         else:
@@ -114,7 +114,7 @@ class Project:
             self.tally.add("lost", f"{about}: exit code {process.exitcode}: {self.said[-1000:]}")
         elif not posterior(self.folder).identical(undisturbed):
             self.tally.add("lost", f"{about}: the posterior differs from the undisturbed one")
-        more = len(started(self.folder)) - runs - UNDER_WAY[self.pool] * self.interruptions
+        more = len(started_inputs(self.folder)) - runs - UNDER_WAY[self.pool] * self.interruptions
         self.tally.add("repeated", f"{about}: {more} runs more than were cut short", max(more, 0))
 
 
@@ -123,7 +123,7 @@ def undisturbed_of(kind: str, folder: Path, tally: Tally) -> tuple[xr.Dataset, i
     project = Project(kind, "loop", folder, None, tally)
     began = time.monotonic()
     project.end(project.begin(), "undisturbed")
-    return posterior(folder), len(started(folder)), time.monotonic() - began
+    return posterior(folder), len(started_inputs(folder)), time.monotonic() - began
 
 
 def signals(folder: Path, *, small: bool, seed: int, kinds: Iterable[str] = (), tell=print) -> Tally:

@@ -160,10 +160,10 @@ def test_that_an_interruption_leaves_the_results_that_were_there(module, tmp_pat
     flights.record(tmp_path, {"experiment": "airline", "rows": []})
     before = (tmp_path / "results.json").read_text()
 
-    def interrupted(part, path):
+    def raise_interrupt(part, path):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("os.replace", interrupted)
+    monkeypatch.setattr("os.replace", raise_interrupt)
     with pytest.raises(KeyboardInterrupt):
         flights.record(tmp_path, {"experiment": "airline", "rows": [{"ours": 1.0}]})
     assert [path.name for path in tmp_path.iterdir()] == ["results.json"]

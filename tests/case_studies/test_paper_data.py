@@ -132,10 +132,13 @@ def test_that_fits_of_other_settings_are_made_again(study, tmp_path, capsys, mon
 def test_that_only_whole_sets_of_splits_are_recorded(study):
     _, experiments, figures = study
 
-    def measured(split):
+    def measured_split(split):
         return experiments.Measured("boston", split, "full Gaussian", 1.0, 0.1, 2.0, -80.0, True, 1.0, "")
 
-    by_key = {("full Gaussian", 1.0): [measured(i) for i in range(7)], ("full Gaussian", 0.1): [measured(0)]}
+    by_key = {
+        ("full Gaussian", 1.0): [measured_split(i) for i in range(7)],
+        ("full Gaussian", 0.1): [measured_split(0)],
+    }
     found = figures.complete(by_key)
     assert {key: [one.split for one in all_splits] for key, all_splits in found.items()} == {
         ("full Gaussian", 1.0): [0, 1, 2, 3, 4]
@@ -242,11 +245,11 @@ def test_that_results_of_the_paper_are_listed_with_ours_of_the_same_setting(stud
     import mnist  # noqa: PLC0415
     import mnist_figures  # noqa: PLC0415
 
-    def one(setting):
+    def measured_setting(setting):
         wrong = np.arange(100) % 50 == 0
         return mnist.Measured(setting, 1, 1.0, 0.1, "", wrong.astype(float), np.full(100, 0.07))
 
-    by_setting = {setting: one(setting) for setting in mnist.WHOLE.settings}
+    by_setting = {setting: measured_setting(setting) for setting in mnist.WHOLE.settings}
     entries = {key: mnist_figures.entry(key, by_setting, compared) for key, compared in mnist_figures.pairs().items()}
     assert all(entry["still_open"] == "" for entry in entries.values())
     published = {

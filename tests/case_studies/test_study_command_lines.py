@@ -181,13 +181,13 @@ def test_that_a_shell_sees_the_sentence_and_the_exit_code(root, tmp_path):
 def test_that_an_interrupted_maker_leaves_no_survey_without_its_truth(name, size, script, tmp_path, monkeypatch):
     savetxt, written = np.savetxt, []
 
-    def interrupted(path, *arguments, **options):
+    def interrupt_after_writing(path, *arguments, **options):
         if written:
             raise KeyboardInterrupt
         savetxt(path, *arguments, **options)
         written.append(path.name)
 
-    monkeypatch.setattr(np, "savetxt", interrupted)
+    monkeypatch.setattr(np, "savetxt", interrupt_after_writing)
     with pytest.raises(KeyboardInterrupt):
         script(f"{name}/make_survey.py", size, "5", "--output", tmp_path / "line.csv")
     assert [path.name for path in tmp_path.iterdir()] == written == ["line_truth.csv"]

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from helpers.command_line import Command, here, invgp, write_files
+from helpers.command_line import Command, invgp, run_in_process, write_files
 
 
 @pytest.fixture
 def invgp_here() -> Command:
     """The command line in this process."""
-    return here
+    return run_in_process
 
 
 @pytest.fixture(scope="session")

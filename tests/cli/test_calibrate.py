@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
-from helpers.command_line import CONFIG, SIMULATOR, here, small, with_program, write_files
+from helpers.command_line import CONFIG, SIMULATOR, run_in_process, with_few_runs, with_program, write_files
 from helpers.compliance import complaints
-from helpers.running_commands import interrupt, left_behind, own_words, running, wait_for
+from helpers.running_commands import interrupt, left_behind, own_words, start_command, wait_for
 from invgp.errors import ConfigError
 from invgp.validation.calibration import read_finished
 
@@ -22,7 +22,7 @@ ROW = r"(?:[▼▲] )?\d+\.\d ± \d+\.\d\s+"
 @pytest.mark.slow
 def test_that_a_table_a_figure_and_a_file_come_out_and_that_more_surveys_continue_from_there(tmp_path: Path) -> None:
     write_files(tmp_path)
-    result = here(*COMMAND, "--surveys", "3", "--check", cwd=tmp_path)
+    result = run_in_process(*COMMAND, "--surveys", "3", "--check", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert re.search(rf"^depth\s+{ROW}{ROW}{ROW}\d\.\d\d\s+\d\.\d\d\s*$", result.stdout, re.MULTILINE)
     assert "3 simulated surveys of 6 sites, seed 3; ± is one standard error, across surveys." in result.stdout
@@ -37,13 +37,13 @@ def test_that_a_table_a_figure_and_a_file_come_out_and_that_more_surveys_continu
     assert complaints(written[0]) == []
 
     (tmp_path / "was_called").unlink()
-    fewer = here(*COMMAND, "--surveys", "2", cwd=tmp_path)
+    fewer = run_in_process(*COMMAND, "--surveys", "2", cwd=tmp_path)
     assert fewer.returncode == 2
     assert f"--surveys: must be at least 3, was 2: '{written[0]}' is a calibration with 3 surveys;" in fewer.stderr
     with xr.open_dataset(written[0]) as still:
         xr.testing.assert_identical(still, first)
     written[0].unlink()
-    again = here(*COMMAND, "--surveys", "2", "--plot", "figures/two.pdf", cwd=tmp_path)
+    again = run_in_process(*COMMAND, "--surveys", "2", "--plot", "figures/two.pdf", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert not (tmp_path / "was_called").exists()
     assert (tmp_path / "figures" / "two.pdf").exists()
@@ -57,10 +57,10 @@ def test_that_a_table_a_figure_and_a_file_come_out_and_that_more_surveys_continu
 
 @pytest.mark.slow
 def test_that_ctrl_c_keeps_and_reports_what_is_done(tmp_path: Path) -> None:
-    config = small(with_program(body=f"sleep 0.01; {SIMULATOR}", directory=tmp_path))
+    config = with_few_runs(with_program(body=f"sleep 0.01; {SIMULATOR}", directory=tmp_path))
     write_files(tmp_path, config)
     command = ("calibrate", "survey.toml", "--workers", "2", "-o", "out.nc")
-    with running(*command, "--surveys", "500", cwd=tmp_path) as (process, mark):
+    with start_command(*command, "--surveys", "500", cwd=tmp_path) as (process, mark):
         for _ in range(3):  # workers start slowly on a busy machine
             with suppress(AssertionError):
                 wait_for(tmp_path / "out.surveys" / "survey00001.nc", process)
@@ -82,7 +82,7 @@ def test_that_check_finds_a_posterior_wanting(tmp_path: Path) -> None:
     """The data do not show on which side of 500 m the depth is; a Gaussian is on one side."""
     write_files(tmp_path, CONFIG.replace("samples = 16", "samples = 16\nposterior = 'full gaussian'"))
     (tmp_path / "model.py").write_text("def time(depth):\n    return abs(depth - 500.0) / 100.0\n")
-    result = here(*COMMAND, "--surveys", "8", "--check", cwd=tmp_path)
+    result = run_in_process(*COMMAND, "--surveys", "8", "--check", cwd=tmp_path)
     assert result.returncode == 5, result.stderr
     assert "▼" in result.stdout
 
@@ -91,14 +91,14 @@ def test_that_check_finds_a_posterior_wanting(tmp_path: Path) -> None:
 def test_that_inversions_that_did_not_converge_are_counted(tmp_path: Path) -> None:
     """One evaluation leaves the posterior at its start, whatever the data."""
     write_files(tmp_path, CONFIG.replace("samples = 16", "samples = 16\nmax_evaluations = 1\nemulator = false"))
-    result = here(*COMMAND, "--surveys", "3", cwd=tmp_path)
+    result = run_in_process(*COMMAND, "--surveys", "3", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "invgp: warning: 3 of the inversions did not converge" in result.stderr
 
 
 def test_that_a_mistake_is_a_sentence_before_any_run(tmp_path: Path) -> None:
     write_files(tmp_path)
-    result = here(*COMMAND, "--plot", "figure.gif", cwd=tmp_path)
+    result = run_in_process(*COMMAND, "--plot", "figure.gif", cwd=tmp_path)
     assert result.returncode == 2
     assert result.stderr == "invgp: --plot: must end in .png, .svg or .pdf, was 'figure.gif'\n"
     assert not (tmp_path / "was_called").exists()

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from helpers.command_line import CONFIG, SIMULATOR, here, with_program, write_files
-from helpers.running_commands import PROMPT, interrupt, left_behind, own_words, running, wait_for
+from helpers.command_line import CONFIG, SIMULATOR, run_in_process, with_program, write_files
+from helpers.running_commands import PROMPT, interrupt, left_behind, own_words, start_command, wait_for
 from invgp import netcdf
 from invgp.cli import app
 from invgp.errors import ConfigError, PlotError
@@ -29,9 +29,9 @@ def compared(otway: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     shutil.copy(otway / "otway.toml", folder)
     make = [sys.executable, str(otway / "make_survey.py"), "--sites", "10"]
     subprocess.run([*make, "--output", str(folder / "data" / "synthetic.csv")], check=True, capture_output=True)
-    made = here("run", "otway.toml", cwd=folder)
+    made = run_in_process("run", "otway.toml", cwd=folder)
     assert made.returncode == 0, made.stderr
-    return folder, here(*COMPARE, "-o", "draws.nc", cwd=folder)
+    return folder, run_in_process(*COMPARE, "-o", "draws.nc", cwd=folder)
 
 
 @pytest.mark.slow
@@ -79,13 +79,13 @@ def test_that_few_runs_give_a_warning_or_a_message_and_more_converge(
 ) -> None:
     folder = shutil.copytree(finished[0], tmp_path / "survey")
     command = ("compare", "posterior.nc", "--chains", "32", "--runs")
-    none = here(*command, "1000", cwd=folder)
+    none = run_in_process(*command, "1000", cwd=folder)
     assert none.returncode == 2
     assert "--runs: must be larger than 1,000 here: the chains, which start at the prior, did not reach" in none.stderr
-    few = here(*command, "8000", cwd=folder)
+    few = run_in_process(*command, "8000", cwd=folder)
     assert few.returncode == 0, few.stderr
     assert "invgp: warning: the chains have not converged, and are no reference yet" in few.stderr
-    more = here(*command, "200000", cwd=folder)
+    more = run_in_process(*command, "200000", cwd=folder)
     assert "Reference: the chains have converged" in more.stdout, more.stderr
     assert not (folder / "posterior.runs").exists()
 
@@ -96,7 +96,7 @@ def with_counted_program(folder: Path, mark: str, pause: str = "0.05") -> Path:
     body = f"echo $1 >> {calls}; case $PWD in */{mark}-*) touch {folder}/reached; sleep {pause};; esac; {SIMULATOR}"
     config = with_program(body=body, directory=folder)
     write_files(folder, config.replace("sites.csv", "two_sites.csv").replace("samples = 16", "samples = 6"))
-    assert here("run", "survey.toml", cwd=folder).returncode == 0
+    assert run_in_process("run", "survey.toml", cwd=folder).returncode == 0
     calls.unlink()
     return calls
 
@@ -105,7 +105,7 @@ def with_counted_program(folder: Path, mark: str, pause: str = "0.05") -> Path:
 def test_that_ctrl_c_keeps_the_runs_and_no_run_is_repeated(tmp_path: Path) -> None:
     calls = with_counted_program(tmp_path, "chains5")
     command = ("compare", "posterior.nc", "--chains", "8", "--effective", "1", "--runs", "1200", "--workers", "1")
-    with running(*command, cwd=tmp_path) as (process, mark):
+    with start_command(*command, cwd=tmp_path) as (process, mark):
         wait_for(tmp_path / "reached", process)
         errors, seconds = interrupt(process)
     assert process.returncode == 130
@@ -118,13 +118,13 @@ def test_that_ctrl_c_keeps_the_runs_and_no_run_is_repeated(tmp_path: Path) -> No
     assert seconds < PROMPT
     assert left_behind(mark) == []
     stopped = len(calls.read_text().split())
-    result = here(*command, cwd=tmp_path)
+    result = run_in_process(*command, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     runs, made = told_runs(result.stdout)
     called = calls.read_text().split()
     assert len(called) - stopped == made
     assert len(called) <= runs + 1  # the one that Ctrl-C cut short
-    again = here(*command, cwd=tmp_path)
+    again = run_in_process(*command, cwd=tmp_path)
     assert told_runs(again.stdout) == (runs, 0)
     assert again.stdout.splitlines()[:3] == result.stdout.splitlines()[:3]
     assert len(calls.read_text().split()) == len(called)
@@ -192,8 +192,8 @@ def test_that_learnt_parameters_are_fixed_in_a_comparison(tmp_path: Path) -> Non
     config = CONFIG.replace("positive =", "learn = { length_scale = 2, std = 2 }\npositive =")
     assert config != CONFIG
     write_files(tmp_path, config)
-    assert here("run", "survey.toml", cwd=tmp_path).returncode == 0
-    result = here("compare", "posterior.nc", "--chains", "32", "--effective", "200", cwd=tmp_path)
+    assert run_in_process("run", "survey.toml", cwd=tmp_path).returncode == 0
+    result = run_in_process("compare", "posterior.nc", "--chains", "32", "--effective", "200", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "The reference has the learnt hyperparameters fixed at their values in the posterior" in result.stdout
     error, ratio = (float(result.stdout.split("depth")[1].split()[i]) for i in (0, 2))

@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from helpers.command_line import CONFIG, FULL_GAUSSIAN, Command, invgp, small, with_inference, with_program, write_files
+from helpers.command_line import (
+    CONFIG,
+    FULL_GAUSSIAN,
+    Command,
+    invgp,
+    with_few_runs,
+    with_inference,
+    with_program,
+    write_files,
+)
 
 FAULTS = {
     "crash": ("echo 'no mesh' >&2; kill -SEGV $$", "killed by signal SIGSEGV; standard error: no mesh"),
@@ -28,7 +37,7 @@ RAISED = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_that_a_failing_program_stops_the_inversion(fault: str, invgp_here: Command, tmp_path: Path) -> None:
     body, expected = FAULTS[fault]
-    config = small(with_program(body=body, directory=tmp_path))
+    config = with_few_runs(with_program(body=body, directory=tmp_path))
     write_files(tmp_path, config.replace("[noise]", "timeout = 0.1\n[noise]" if fault == "hang" else "[noise]"))
     result = invgp_here("run", "survey.toml", "-o", "line.nc", cwd=tmp_path)
     assert (result.returncode, result.stdout) == (3, "")

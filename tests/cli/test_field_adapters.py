@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from helpers.command_line import here
+from helpers.command_line import run_in_process
 
 from .test_field_programs import survey
 
@@ -51,7 +51,7 @@ def with_adapter(folder: Path, program: str, lines: str) -> xr.Dataset:
     common = 'inputs = ["depth"]\noutputs = ["average"]\ntimeout = 60\n'
     (folder / "survey.toml").write_text(config[:start] + lines + common + config[end:], encoding="utf-8")
     (folder / "averages.sh").write_text(f"#!{sys.executable} -IS\n{program}", encoding="utf-8")
-    done = here("run", "survey.toml", cwd=folder)
+    done = run_in_process("run", "survey.toml", cwd=folder)
     assert done.returncode == 0, done.stderr
     return xr.load_dataset(folder / "posterior.nc")
 
@@ -59,7 +59,7 @@ def with_adapter(folder: Path, program: str, lines: str) -> xr.Dataset:
 @pytest.fixture(scope="module")
 def through_files(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
     folder = survey(tmp_path_factory.mktemp("files") / "survey")
-    done = here("run", "survey.toml", cwd=folder)
+    done = run_in_process("run", "survey.toml", cwd=folder)
     assert done.returncode == 0, done.stderr
     return xr.load_dataset(folder / "posterior.nc")
 

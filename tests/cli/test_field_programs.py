@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from helpers.command_line import here
-from helpers.running_commands import running
+from helpers.command_line import run_in_process
+from helpers.running_commands import start_command
 
 pytestmark = pytest.mark.processes
 
@@ -77,7 +77,7 @@ def survey(folder: Path, expression: str = MEAN, *, forward: str = "", inference
     return folder
 
 
-def started(folder: Path) -> int:
+def count_started(folder: Path) -> int:
     file = folder / "started"
     return len(file.read_text(encoding="utf-8").split()) if file.exists() else 0
 
@@ -89,10 +89,10 @@ def posterior(folder: Path) -> xr.Dataset:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
     folder = survey(tmp_path_factory.mktemp("field") / "undisturbed")
-    done = here("run", "survey.toml", cwd=folder)
+    done = run_in_process("run", "survey.toml", cwd=folder)
     assert done.returncode == 0, done.stderr
     found = posterior(folder)
-    assert started(folder) == found.attrs["invgp_runs"] <= 40
+    assert count_started(folder) == found.attrs["invgp_runs"] <= 40
     return found
 
 
@@ -101,24 +101,24 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
 def test_that_a_killed_inversion_resumes_bit_identically(undisturbed: xr.Dataset, workers: str, tmp_path: Path) -> None:
     folder = survey(tmp_path / "killed")
     for runs in (5, 20):
-        with running("run", "survey.toml", "--workers", workers, cwd=folder) as (process, _):
+        with start_command("run", "survey.toml", "--workers", workers, cwd=folder) as (process, _):
             deadline = time.monotonic() + PATIENCE
-            while started(folder) < runs and process.poll() is None:
+            while count_started(folder) < runs and process.poll() is None:
                 assert time.monotonic() < deadline, "no run was started"
                 time.sleep(0.005)
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate(timeout=PATIENCE)
-    done = here("run", "survey.toml", cwd=folder)
+    done = run_in_process("run", "survey.toml", cwd=folder)
     assert done.returncode == 0, done.stderr
     xr.testing.assert_identical(posterior(folder), undisturbed)
     # Of each kill, the run under way of each worker, and one that was not handed over yet, are made again.
-    assert started(folder) <= undisturbed.attrs["invgp_runs"] + 2 * 2 * int(workers)
+    assert count_started(folder) <= undisturbed.attrs["invgp_runs"] + 2 * 2 * int(workers)
 
 
 def test_that_runs_with_missing_outputs_are_used(undisturbed: xr.Dataset, tmp_path: Path) -> None:
     lacking = f'(depth[1] > 21 && i == 3) ? "nan" : {MEAN}'
     folder = survey(tmp_path / "partial", lacking, forward="partial = true")
-    done = here("run", "survey.toml", cwd=folder)
+    done = run_in_process("run", "survey.toml", cwd=folder)
     assert done.returncode == 0, done.stderr
     found = posterior(folder)
     assert found.attrs["invgp_runs_failed"] == 0
@@ -129,7 +129,7 @@ def test_that_runs_with_missing_outputs_are_used(undisturbed: xr.Dataset, tmp_pa
 
 def test_that_an_output_missing_in_all_runs_is_reported(tmp_path: Path) -> None:
     folder = survey(tmp_path / "never", f'i == 3 ? "nan" : {MEAN}', forward="partial = true")
-    done = here("run", "survey.toml", cwd=folder)
+    done = run_in_process("run", "survey.toml", cwd=folder)
     assert done.returncode != 0
     assert "no run gave the output that was observed at site 3: leave the datum empty" in done.stderr
     assert "Traceback" not in done.stderr
@@ -139,7 +139,7 @@ def test_that_a_table_with_too_few_rows_is_reported(tmp_path: Path) -> None:
     folder = survey(tmp_path / "few")
     program = folder / "averages.sh"
     program.write_text(program.read_text(encoding="utf-8").replace("i <= 6", "i <= 5"), encoding="utf-8")
-    done = here("run", "survey.toml", cwd=folder)
+    done = run_in_process("run", "survey.toml", cwd=folder)
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
     assert "table.txt" in done.stderr
@@ -149,9 +149,9 @@ def test_that_a_table_with_too_few_rows_is_reported(tmp_path: Path) -> None:
 def test_that_some_failures_are_left_out_and_the_budget_holds(undisturbed: xr.Dataset, tmp_path: Path) -> None:
     failing = f'(depth[1] > 26) ? "nan" : {MEAN}'
     folder = survey(tmp_path / "failing", failing, inference="max_runs = 30\nmax_failed_share = 0.3")
-    done = here("run", "survey.toml", cwd=folder)
+    done = run_in_process("run", "survey.toml", cwd=folder)
     assert done.returncode == 0, done.stderr
     found = posterior(folder)
     assert found.attrs["invgp_runs_failed"] > 0
-    assert started(folder) <= 30
+    assert count_started(folder) <= 30
     np.testing.assert_allclose(found["depth"], undisturbed["depth"], atol=0.2)

@@ -15,12 +15,12 @@ from helpers.command_line import (
     CONFIG,
     FULL_GAUSSIAN,
     SIMULATOR,
-    small,
+    with_few_runs,
     with_inference,
     with_program,
     write_files,
 )
-from helpers.running_commands import PATIENCE, PROMPT, interrupt, left_behind, own_words, running, wait_for
+from helpers.running_commands import PATIENCE, PROMPT, interrupt, left_behind, own_words, start_command, wait_for
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
 @pytest.mark.parametrize(("workers", "group"), [("1", True), ("2", True), ("2", False)])
 def test_that_ctrl_c_in_the_first_evaluation_ends_at_once(workers: str, group: bool, tmp_path: Path) -> None:
     write_files(tmp_path, with_program(body="touch ../../../started; sleep 60", directory=tmp_path))
-    with running("run", "survey.toml", "--workers", workers, cwd=tmp_path) as (process, mark):
+    with start_command("run", "survey.toml", "--workers", workers, cwd=tmp_path) as (process, mark):
         wait_for(tmp_path / "started", process)
         errors, seconds = interrupt(process, group=group)
     assert process.returncode == 130
@@ -49,7 +49,7 @@ def test_that_a_batch_system_or_a_closed_terminal_ends_it_as_ctrl_c_does(
 ) -> None:
     """A closed terminal signals the whole process group, with the processes in which loky tracks its semaphores."""
     write_files(tmp_path, with_program(body="touch ../../../started; sleep 60", directory=tmp_path))
-    with running("run", "survey.toml", "--workers", workers, cwd=tmp_path) as (process, mark):
+    with start_command("run", "survey.toml", "--workers", workers, cwd=tmp_path) as (process, mark):
         wait_for(tmp_path / "started", process)
         send(process.pid, asked)
         _, errors = process.communicate(timeout=PATIENCE)
@@ -61,7 +61,7 @@ def test_that_a_batch_system_or_a_closed_terminal_ends_it_as_ctrl_c_does(
 
 def test_that_nohup_is_respected(tmp_path: Path) -> None:
     write_files(tmp_path, with_program(body="touch ../../../started; sleep 60", directory=tmp_path))
-    with running("run", "survey.toml", cwd=tmp_path, ignored=signal.SIGHUP) as (process, _):
+    with start_command("run", "survey.toml", cwd=tmp_path, ignored=signal.SIGHUP) as (process, _):
         wait_for(tmp_path / "started", process)
         process.send_signal(signal.SIGHUP)
         time.sleep(1.0)
@@ -72,7 +72,7 @@ def test_that_nohup_is_respected(tmp_path: Path) -> None:
 def test_that_workers_whose_inversion_was_killed_start_no_more_runs(tmp_path: Path) -> None:
     config = with_program(body=f"echo >> {tmp_path}/started; sleep 0.3; {SIMULATOR}", directory=tmp_path)
     write_files(tmp_path, with_inference(FULL_GAUSSIAN, config=config))  # its batch of 96 runs would go on for long
-    with running("run", "survey.toml", "--workers", "2", cwd=tmp_path) as (process, _):
+    with start_command("run", "survey.toml", "--workers", "2", cwd=tmp_path) as (process, _):
         wait_for(tmp_path / "started", process)
         process.kill()
         process.communicate(timeout=PATIENCE)
@@ -94,9 +94,9 @@ def test_that_workers_whose_inversion_was_killed_start_no_more_runs(tmp_path: Pa
 def test_that_ctrl_c_later_keeps_the_best_posterior(workers: str, lines: list[str], first: str, tmp_path: Path) -> None:
     # Nothing after the first batch comes to an end by itself.
     body = f'case "$PWD" in */{first.replace(" ", "-")}-site*) ;; *) sleep 60 ;; esac; {SIMULATOR}'
-    config = small(with_program(body=body, directory=tmp_path))
+    config = with_few_runs(with_program(body=body, directory=tmp_path))
     write_files(tmp_path, with_inference(*lines, config=config))
-    with running("run", "survey.toml", "--workers", workers, cwd=tmp_path) as (process, mark):
+    with start_command("run", "survey.toml", "--workers", workers, cwd=tmp_path) as (process, mark):
         assert process.stderr is not None
         assert process.stderr.readline().startswith(f"{first} | iteration 1 | ELBO ")
         errors, seconds = interrupt(process)
@@ -121,7 +121,7 @@ def test_that_ctrl_c_ends_a_slow_function(tmp_path: Path) -> None:
         "import time as clock\nfrom pathlib import Path\n\n\n"
         "def time(depth):\n    Path(__file__).with_name('started').touch()\n    clock.sleep(60)\n"
     )
-    with running("run", "survey.toml", "--workers", "2", cwd=tmp_path) as (process, mark):
+    with start_command("run", "survey.toml", "--workers", "2", cwd=tmp_path) as (process, mark):
         wait_for(tmp_path / "started", process)
         errors, seconds = interrupt(process)
     assert process.returncode == 130
@@ -132,7 +132,7 @@ def test_that_ctrl_c_ends_a_slow_function(tmp_path: Path) -> None:
 
 def test_that_ctrl_c_ends_a_check(tmp_path: Path) -> None:
     write_files(tmp_path, with_program(body="touch ../../../started; sleep 60", directory=tmp_path))
-    with running("check", "survey.toml", cwd=tmp_path) as (process, mark):
+    with start_command("check", "survey.toml", cwd=tmp_path) as (process, mark):
         wait_for(tmp_path / "started", process)
         errors, seconds = interrupt(process)
     assert (process.returncode, errors) == (130, "\ninvgp: interrupted\n")  # the first line ends that of the ^C

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from helpers.command_line import SIMULATOR, Command, small, with_inference, with_program, write_files
-from helpers.running_commands import PATIENCE, left_behind, running
+from helpers.command_line import SIMULATOR, Command, with_few_runs, with_inference, with_program, write_files
+from helpers.running_commands import PATIENCE, left_behind, start_command
 from helpers.worker_pools import cluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -46,7 +46,7 @@ def until_there_are(wanted: bool, folder: Path, process: subprocess.Popen[str]) 
         time.sleep(0.05)
 
 
-def started(folder: Path) -> list[str]:
+def started_inputs(folder: Path) -> list[str]:
     file = folder / "started"
     return file.read_text().split() if file.exists() else []
 
@@ -70,14 +70,14 @@ def test_that_programs_end_with_the_inversion_that_runs_them(
 ) -> None:
     folder = tmp_path / "survey"
     folder.mkdir()
-    config = small(with_program(body=BODY, directory=folder))
+    config = with_few_runs(with_program(body=BODY, directory=folder))
     write_files(folder, with_inference('backend = "threading"', config=config) if how == "threading" else config)
     command = ["run", "survey.toml", *arguments(how, request)]
     under_way = 1 if how == "loop" else UNDER_WAY
-    with running(*command, cwd=folder) as (process, mark):
+    with start_command(*command, cwd=folder) as (process, mark):
         until_there_are(True, folder, process)
         deadline = time.monotonic() + PATIENCE
-        while len(started(folder)) < under_way:
+        while len(started_inputs(folder)) < under_way:
             assert time.monotonic() < deadline, "not all workers are at work"
             time.sleep(0.05)
         process.kill()
@@ -85,11 +85,11 @@ def test_that_programs_end_with_the_inversion_that_runs_them(
         until_there_are(False, folder, process)
         assert left_behind(mark) == []
     (folder / "go").touch()
-    killed = started(folder)
+    killed = started_inputs(folder)
     result = invgp_here(*command, cwd=folder)
     assert result.returncode == 0, result.stderr
     assert " 0 failed" in result.stdout
-    again = started(folder)[len(killed) :]
+    again = started_inputs(folder)[len(killed) :]
     assert len(set(again)) == len(again)
     assert len(killed) == under_way
     assert set(killed) <= set(again)

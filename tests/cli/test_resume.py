@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
-from helpers.command_line import SIMULATOR, Command, here, invgp, with_inference, with_program, write_files
-from helpers.forked_commands import forked
-from helpers.running_commands import running
+from helpers.command_line import SIMULATOR, Command, invgp, run_in_process, with_inference, with_program, write_files
+from helpers.forked_commands import fork_command
+from helpers.running_commands import start_command
 from invgp.ledger import Ledger
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -36,13 +36,13 @@ def survey(directory: Path, *lines: str, body: str = COUNTED) -> Path:
     return directory
 
 
-def started(directory: Path) -> list[float]:
+def started_inputs(directory: Path) -> list[float]:
     """The inputs of all runs that were ever started, in order, by the simulator's own count."""
     file = directory / "started"
     return [float(line) for line in file.read_text().split()] if file.exists() else []
 
 
-def finished(directory: Path) -> set[float]:
+def recorded_inputs(directory: Path) -> set[float]:
     """The inputs of the runs in the ledger."""
     with Ledger(directory / LEDGER, read_only=True) as ledger:
         return {run.inputs[0] for run in ledger.runs()}
@@ -56,18 +56,18 @@ def posterior(path: Path) -> xr.Dataset:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
     directory = survey(tmp_path_factory.mktemp("undisturbed"))
-    result = here("run", "survey.toml", cwd=directory)
+    result = run_in_process("run", "survey.toml", cwd=directory)
     assert result.returncode == 0, result.stderr
-    assert len(started(directory)) == RUNS
+    assert len(started_inputs(directory)) == RUNS
     return posterior(directory / "posterior.nc")
 
 
 def stop_after(runs: int, pause: float, workers: str, how: signal.Signals, directory: Path) -> str:
     """Start the inversion, and send a signal once so many runs have started, and a moment later; what it said."""
-    before = len(started(directory))
-    with running("run", "survey.toml", "--workers", workers, cwd=directory) as (process, _):
+    before = len(started_inputs(directory))
+    with start_command("run", "survey.toml", "--workers", workers, cwd=directory) as (process, _):
         deadline = time.monotonic() + PATIENCE
-        while len(started(directory)) < before + runs and process.poll() is None:
+        while len(started_inputs(directory)) < before + runs and process.poll() is None:
             assert time.monotonic() < deadline, "no run was started"
             time.sleep(0.005)
         time.sleep(pause)
@@ -85,17 +85,17 @@ def test_that_a_stopped_inversion_continues_where_it_was(
     known: set[float] = set()
     for _ in range(STOPS):
         said = stop_after(moments.randint(1, 5), moments.uniform(0.0, 0.1), workers, how, directory)
-        before, known = known, finished(directory)
+        before, known = known, recorded_inputs(directory)
         assert before <= known
-        seen = len(started(directory))
+        seen = len(started_inputs(directory))
         if how is signal.SIGINT and known:
             assert f"the runs are kept in {directory / LEDGER}; the same command continues from there" in said
     assert 0 < len(known) < RUNS
-    result = here("run", "survey.toml", "--workers", workers, cwd=directory)
+    result = run_in_process("run", "survey.toml", "--workers", workers, cwd=directory)
     assert result.returncode == 0, result.stderr
     assert f"{RUNS} runs ({len(known)} from the ledger), 0 failed" in result.stdout
-    assert known.isdisjoint(started(directory)[seen:])
-    assert len(started(directory)) <= RUNS + STOPS * RERUN_BY_A_KILL * int(workers)
+    assert known.isdisjoint(started_inputs(directory)[seen:])
+    assert len(started_inputs(directory)) <= RUNS + STOPS * RERUN_BY_A_KILL * int(workers)
     xr.testing.assert_identical(posterior(directory / "posterior.nc"), undisturbed)
 
 
@@ -104,10 +104,10 @@ QUICK = f'echo "$1" >> "$(dirname "$0")/started"; sleep 0.02; {SIMULATOR}'
 
 def kill_after(runs: int, seconds: float, directory: Path) -> None:
     """Start the inversion, and kill it once so many runs have started, and that much later."""
-    before = len(started(directory))
-    process = forked("run", "survey.toml", cwd=directory)
+    before = len(started_inputs(directory))
+    process = fork_command("run", "survey.toml", cwd=directory)
     deadline = time.monotonic() + PATIENCE
-    while len(started(directory)) < before + runs and process.is_alive():
+    while len(started_inputs(directory)) < before + runs and process.is_alive():
         assert time.monotonic() < deadline, "no run was started"
         time.sleep(0.005)
     process.join(seconds)
@@ -120,22 +120,22 @@ def test_that_twenty_kills_at_random_moments_change_nothing(tmp_path: Path) -> N
     """Each of ten surveys is killed twice, and then resumed: after some runs, and after some time, whatever it does."""
     moments = random.Random(0)
     began = time.monotonic()
-    assert here("run", "survey.toml", cwd=survey(tmp_path / "undisturbed", body=QUICK)).returncode == 0
+    assert run_in_process("run", "survey.toml", cwd=survey(tmp_path / "undisturbed", body=QUICK)).returncode == 0
     whole = time.monotonic() - began  # s that an inversion takes on this machine, as busy as it is
     undisturbed = posterior(tmp_path / "undisturbed" / "posterior.nc")
     cut_short = 0
     for number in range(KILLS // 2):
         directory = survey(tmp_path / f"survey{number}", body=QUICK)
         kill_after(moments.randint(2, RUNS // 2), 0.0, directory)
-        known = finished(directory)
+        known = recorded_inputs(directory)
         kill_after(0, moments.uniform(0.0, whole), directory)
-        assert known <= finished(directory)
-        known, seen = finished(directory), len(started(directory))
+        assert known <= recorded_inputs(directory)
+        known, seen = recorded_inputs(directory), len(started_inputs(directory))
         cut_short += 0 < len(known) < RUNS
-        result = here("run", "survey.toml", cwd=directory)
+        result = run_in_process("run", "survey.toml", cwd=directory)
         assert result.returncode == 0, result.stderr
-        assert known.isdisjoint(started(directory)[seen:])
-        assert len(started(directory)) <= RUNS + 2 * RERUN_BY_A_KILL
+        assert known.isdisjoint(started_inputs(directory)[seen:])
+        assert len(started_inputs(directory)) <= RUNS + 2 * RERUN_BY_A_KILL
         xr.testing.assert_identical(posterior(directory / "posterior.nc"), undisturbed)
     assert cut_short > 0
 
@@ -152,7 +152,7 @@ def test_that_two_inversions_at_once_share_a_ledger_and_its_runs(undisturbed: xr
         assert result.returncode == 0, result.stderr
     for name in ("one", "two"):
         xr.testing.assert_identical(posterior(directory / f"{name}.nc"), undisturbed)
-    assert sorted(started(directory)) == sorted(finished(directory))
+    assert sorted(started_inputs(directory)) == sorted(recorded_inputs(directory))
     with Ledger(directory / LEDGER) as ledger:
         assert list(ledger.select("PRAGMA integrity_check")) == [("ok",)]
         assert len(list(ledger.runs())) == RUNS
@@ -163,12 +163,12 @@ def test_that_one_of_two_inversions_that_is_killed_does_not_hold_up_the_other(
 ) -> None:
     held = f'while [ ! -e "$(dirname "$0")/go" ]; do sleep 0.05; done; {SIMULATOR}'
     directory = survey(tmp_path / "survey", body=COUNTED.replace(SIMULATOR, held))
-    with running(*share("one"), cwd=directory) as (first, _):
+    with start_command(*share("one"), cwd=directory) as (first, _):
         deadline = time.monotonic() + PATIENCE
-        while not started(directory):
+        while not started_inputs(directory):
             assert time.monotonic() < deadline, "no run was started"
             time.sleep(0.005)
-        with running(*share("two"), cwd=directory) as (second, _):
+        with start_command(*share("two"), cwd=directory) as (second, _):
             while "waiting for process" not in (said := second.stderr.readline()):
                 assert said, "the second has not waited for the first"
             assert f"waiting for process {first.pid} to make" in said
@@ -176,7 +176,7 @@ def test_that_one_of_two_inversions_that_is_killed_does_not_hold_up_the_other(
             (directory / "go").touch()
             assert second.wait(PATIENCE) == 0
     xr.testing.assert_identical(posterior(directory / "two.nc").drop_attrs(), undisturbed.drop_attrs())
-    assert len(started(directory)) == RUNS + 1  # the one that was under way
+    assert len(started_inputs(directory)) == RUNS + 1  # the one that was under way
 
 
 def test_that_an_inversion_continues_after_a_full_disk(
@@ -199,10 +199,10 @@ def test_that_an_inversion_continues_after_a_full_disk(
     assert stopped.returncode == 1
     sentence = f"invgp: the ledger '{directory / LEDGER}' cannot be read or written: the disk is full"
     assert stopped.stderr.splitlines()[-1].startswith(sentence)
-    assert finished(directory)
+    assert recorded_inputs(directory)
     result = invgp_here("run", "survey.toml", cwd=directory)
     assert result.returncode == 0, result.stderr
-    assert len(started(directory)) <= RUNS + 1
+    assert len(started_inputs(directory)) <= RUNS + 1
     xr.testing.assert_identical(posterior(directory / "posterior.nc"), undisturbed)
 
 
@@ -212,7 +212,9 @@ def test_that_failures_are_answered_as_failures(tmp_path: Path) -> None:
     directory.mkdir()
     config = with_program(body=failing, directory=directory)
     write_files(directory, with_inference("max_failed_share = 0.9", "retries = 1", config=config))
-    first, second = (here("run", "survey.toml", "-o", f"{i}.nc", "--ledger", LEDGER, cwd=directory) for i in (1, 2))
+    first, second = (
+        run_in_process("run", "survey.toml", "-o", f"{i}.nc", "--ledger", LEDGER, cwd=directory) for i in (1, 2)
+    )
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     one, two = (xr.load_dataset(directory / f"{i}.nc") for i in (1, 2))
     assert one.attrs["invgp_runs_failed"] == two.attrs["invgp_runs_failed"] > 0
@@ -245,4 +247,4 @@ def test_that_a_file_that_is_no_ledger_is_reported_before_the_first_run(invgp_he
     assert result.returncode == 2
     assert result.stderr.startswith("invgp: the ledger 'sites.csv' cannot be used: it is damaged, or no SQLite file")
     assert (directory / "sites.csv").read_bytes() == before
-    assert started(directory) == []
+    assert started_inputs(directory) == []

@@ -18,8 +18,8 @@ from helpers.command_line import (
     SCRIPT,
     SITES,
     Command,
-    here,
     invgp,
+    run_in_process,
     with_inference,
     with_program,
     write_files,
@@ -136,7 +136,7 @@ def test_that_options_win_over_the_config(finished: Finished, tmp_path: Path) ->
 def posteriors(directory: Path) -> list[xr.Dataset]:
     """Of one and of two workers, without what says when it was."""
     for count in ("1", "2"):
-        result = here("run", "survey.toml", "-o", f"workers{count}.nc", "--workers", count, cwd=directory)
+        result = run_in_process("run", "survey.toml", "-o", f"workers{count}.nc", "--workers", count, cwd=directory)
         assert result.returncode == 0, result.stderr
     return [xr.load_dataset(directory / f"workers{count}.nc").drop_attrs() for count in ("1", "2")]
 

@@ -57,7 +57,7 @@ def time(depth):
 
 
 @contextmanager
-def serving(directory: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def start_server(directory: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`invgp serve` in a process group of its own, as a shell starts it, and its address."""
     command = [*MODULE, "serve", "survey.toml", "--port", "0", *options]
     with subprocess.Popen(
@@ -82,7 +82,7 @@ def serving(directory: Path, *options: str) -> Iterator[tuple[subprocess.Popen[s
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def ended(process: subprocess.Popen[str], by: signal.Signals = signal.SIGINT) -> tuple[str, float]:
+def end_server(process: subprocess.Popen[str], by: signal.Signals = signal.SIGINT) -> tuple[str, float]:
     """What a server says on standard error, and the seconds until its end."""
     started = time.monotonic()
     os.killpg(process.pid, by)
@@ -114,7 +114,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def url(folder: Path) -> Iterator[str]:
     """A server with two workers."""
-    with serving(folder, "--workers", "2") as (_, address):
+    with start_server(folder, "--workers", "2") as (_, address):
         umbridge.HTTPModel(address, "time")([[1.0]])  # the workers have started
         yield address
 
@@ -247,7 +247,7 @@ def test_that_check_reports_sizes_that_do_not_match(url: str, invgp_here: Comman
 def test_that_it_ends_at_once_with_all_its_programs(by: signal.Signals, tmp_path: Path) -> None:
     write_files(tmp_path, with_program(body="echo $$ > ../../started; sleep 60", directory=tmp_path))
     (tmp_path / "tmp").mkdir(exist_ok=True)
-    with serving(tmp_path) as (process, address):
+    with start_server(tmp_path) as (process, address):
         body = json.dumps({**EVALUATE, "name": "simulator.sh"}).encode()
         pid = tmp_path / "tmp" / "started"
         with ThreadPoolExecutor(1) as pool:
@@ -256,7 +256,7 @@ def test_that_it_ends_at_once_with_all_its_programs(by: signal.Signals, tmp_path
             while not (pid.exists() and pid.read_text()):
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
-            errors, seconds = ended(process, by)
+            errors, seconds = end_server(process, by)
             assert asked.result()[0] == 500
     assert process.returncode == 0
     assert own_words(errors) == ["invgp: stopped"]
@@ -267,7 +267,7 @@ def test_that_it_ends_at_once_with_all_its_programs(by: signal.Signals, tmp_path
 
 @pytest.mark.slow
 def test_that_workers_do_not_outlive_a_server_that_was_killed(folder: Path) -> None:
-    with serving(folder) as (process, address):
+    with start_server(folder) as (process, address):
         umbridge.HTTPModel(address, "time")([[1.0]])
         workers = psutil.Process(process.pid).children(recursive=True)
         process.kill()
@@ -280,7 +280,7 @@ def test_that_the_program_of_a_worker_that_was_killed_is_ended(tmp_path: Path) -
     body = "echo $$ > ../../started; read _ _ _ worker _ < /proc/$PPID/stat; kill -9 $worker; sleep 60"
     write_files(tmp_path, with_program(body=body, directory=tmp_path))
     (tmp_path / "tmp").mkdir(exist_ok=True)
-    with serving(tmp_path) as (_, address):
+    with start_server(tmp_path) as (_, address):
         status, reply = ask(address, "/Evaluate", json.dumps({**EVALUATE, "name": "simulator.sh"}).encode())
         assert (status, "the worker process died" in reply["error"]["message"]) == (500, True)
         assert has_ended(int((tmp_path / "tmp" / "started").read_text()))
@@ -302,8 +302,8 @@ def test_that_a_port_in_use_is_reported_in_one_sentence(url: str, folder: Path, 
 @pytest.mark.slow
 def test_that_only_the_local_machine_is_served_by_default(url: str, folder: Path) -> None:
     assert url.startswith("http://127.0.0.1:")
-    with serving(folder, "--host", "0.0.0.0") as (process, _):
-        assert "anyone who can reach this address can run the simulator" in ended(process)[0]
+    with start_server(folder, "--host", "0.0.0.0") as (process, _):
+        assert "anyone who can reach this address can run the simulator" in end_server(process)[0]
     assert is_loopback("::1")
     assert is_loopback("localhost")
     assert not is_loopback("example.org")

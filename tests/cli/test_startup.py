@@ -29,7 +29,7 @@ HEAVY = (
 )
 
 
-def loaded(*arguments: str, cwd: Path, **environment: str) -> tuple[str, set[str]]:
+def run_and_list_modules(*arguments: str, cwd: Path, **environment: str) -> tuple[str, set[str]]:
     """What the command line prints, and the modules that it has loaded by its end."""
     code = (
         "import atexit, sys\n"
@@ -48,7 +48,7 @@ def loaded(*arguments: str, cwd: Path, **environment: str) -> tuple[str, set[str
 
 
 def test_that_help_waits_for_no_library(tmp_path: Path) -> None:
-    told, modules = loaded("--help", cwd=tmp_path)
+    told, modules = run_and_list_modules("--help", cwd=tmp_path)
     for name in COMMANDS:
         assert f"\n  {name} " in told
     assert not modules & {*HEAVY, "numpy", "rich", "importlib.metadata"}
@@ -56,7 +56,7 @@ def test_that_help_waits_for_no_library(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_that_help_of_a_command_waits_for_numpy_at_the_most(name: str, tmp_path: Path) -> None:
-    told, modules = loaded(name, "--help", cwd=tmp_path)
+    told, modules = run_and_list_modules(name, "--help", cwd=tmp_path)
     assert told.startswith(f"Usage: invgp {name} ")
     assert "Example" in told or "Start with: invgp" in told
     assert not modules & {*HEAVY}
@@ -70,7 +70,7 @@ def completed(typed: str, cwd: Path) -> tuple[list[str], set[str]]:
         "COMP_WORDS": typed,
         "COMP_CWORD": str(len(words) - 1),
     }
-    told, modules = loaded(cwd=cwd, **environment)
+    told, modules = run_and_list_modules(cwd=cwd, **environment)
     return [line.partition(",")[2] for line in told.splitlines()], modules
 
 

@@ -40,7 +40,7 @@ def port() -> int:
 
 
 @contextmanager
-def served(folder: Path, port: int) -> Iterator[None]:
+def start_server(folder: Path, port: int) -> Iterator[None]:
     """The server of the project, as its README says to start it."""
     with subprocess.Popen(
         [sys.executable, "server.py", str(port)], cwd=folder, stdout=subprocess.PIPE, text=True
@@ -65,7 +65,7 @@ def test_that_a_newcomer_gets_from_an_empty_folder_to_a_result(
     if kind == "umbridge":  # the one line that may have to be edited
         config = folder / "survey.toml"
         config.write_text(config.read_text().replace("127.0.0.1:4242", f"127.0.0.1:{port}"))
-    with served(folder, port) if kind == "umbridge" else nullcontext():
+    with start_server(folder, port) if kind == "umbridge" else nullcontext():
         for arguments, file in STEPS:
             if arguments[0] not in COMMANDS:
                 continue

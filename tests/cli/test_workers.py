@@ -14,8 +14,8 @@ import psutil
 import pytest
 import xarray as xr
 
-from helpers.command_line import SIMULATOR, Command, small, with_inference, with_program, write_files
-from helpers.running_commands import left_behind, running
+from helpers.command_line import SIMULATOR, Command, with_few_runs, with_inference, with_program, write_files
+from helpers.running_commands import left_behind, start_command
 from invgp.ledger import Ledger
 from invgp.progress import ProgressState
 
@@ -44,7 +44,7 @@ def a_worker_starts(process: subprocess.Popen[str]) -> bool:
 @pytest.mark.parametrize("command", [["run"], ["calibrate", "--surveys", "4"]], ids=["run", "calibrate"])
 def test_that_ctrl_c_while_workers_start_prints_no_traceback(command: list[str], tmp_path: Path) -> None:
     write_files(tmp_path, with_program(directory=tmp_path))
-    with running(command[0], "survey.toml", *command[1:], "--workers", "2", cwd=tmp_path) as (process, mark):
+    with start_command(command[0], "survey.toml", *command[1:], "--workers", "2", cwd=tmp_path) as (process, mark):
         until(lambda: a_worker_starts(process), process)
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=PATIENCE)
@@ -54,12 +54,12 @@ def test_that_ctrl_c_while_workers_start_prints_no_traceback(command: list[str],
     assert left_behind(mark) == []
 
 
-def recorded(directory: Path) -> int:
+def recorded_runs(directory: Path) -> int:
     with Ledger(directory / LEDGER, read_only=True) as ledger:
         return len(list(ledger.runs()))
 
 
-def started(directory: Path) -> list[str]:
+def started_inputs(directory: Path) -> list[str]:
     file = directory / "started"
     return file.read_text().split() if file.exists() else []
 
@@ -68,17 +68,17 @@ def test_that_a_run_whose_inversion_is_killed_before_it_hears_of_it_is_not_made_
     invgp_here: Command, tmp_path: Path
 ) -> None:
     body = f'echo "$1" >> {tmp_path}/started; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; {SIMULATOR}'
-    write_files(tmp_path, small(with_program(body=body, directory=tmp_path)))
-    with running("run", "survey.toml", "--workers", "2", cwd=tmp_path) as (process, _):
-        until(lambda: len(started(tmp_path)) == 2, process)
+    write_files(tmp_path, with_few_runs(with_program(body=body, directory=tmp_path)))
+    with start_command("run", "survey.toml", "--workers", "2", cwd=tmp_path) as (process, _):
+        until(lambda: len(started_inputs(tmp_path)) == 2, process)
         process.send_signal(signal.SIGSTOP)  # it can hear of nothing any more
         (tmp_path / "go").touch()
-        until(lambda: recorded(tmp_path) == 2, process)
+        until(lambda: recorded_runs(tmp_path) == 2, process)
         os.killpg(process.pid, signal.SIGKILL)
     result = invgp_here("run", "survey.toml", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "(2 from the ledger)" in result.stdout
-    assert len(set(started(tmp_path))) == len(started(tmp_path))
+    assert len(set(started_inputs(tmp_path))) == len(started_inputs(tmp_path))
 
 
 def test_that_the_number_of_simultaneous_runs_is_printed_and_saved(invgp_here: Command, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ std = [5, 8]
 """
 
 
-def written(write_survey: WriteSurvey, text: str, table: str = WELLS) -> Path:
+def write_config(write_survey: WriteSurvey, text: str, table: str = WELLS) -> Path:
     config = write_survey()
     (config.parent / "wells.csv").write_text(table)
     config.write_text(config.read_text() + text)
@@ -44,7 +44,7 @@ def written(write_survey: WriteSurvey, text: str, table: str = WELLS) -> Path:
 
 
 def test_that_values_are_read_from_a_table(write_survey: WriteSurvey) -> None:
-    problem = load(written(write_survey, FROM_FILE))
+    problem = load(write_config(write_survey, FROM_FILE))
     [wells] = problem.sources
     own = problem.parts[1].problem
     assert wells.direct
@@ -57,14 +57,14 @@ def test_that_values_are_read_from_a_table(write_survey: WriteSurvey) -> None:
 
 
 def test_that_a_change_of_the_table_changes_the_digest(write_survey: WriteSurvey) -> None:
-    config = written(write_survey, FROM_FILE)
+    config = write_config(write_survey, FROM_FILE)
     first = load(config).survey.digest
     (config.parent / "wells.csv").write_text(WELLS.replace("210", "211"))
     assert load(config).survey.digest != first
 
 
 def test_that_all_labels_can_be_given_in_the_configuration(write_survey: WriteSurvey) -> None:
-    own = load(written(write_survey, INLINE)).parts[1].problem
+    own = load(write_config(write_survey, INLINE)).parts[1].problem
     np.testing.assert_array_equal(own.survey.Y, [[210.0, 505.0]])
     np.testing.assert_array_equal(own.noise_std, [[5.0, 8.0]])
     assert own.survey.observations[0].labels == (1, 2)
@@ -72,7 +72,7 @@ def test_that_all_labels_can_be_given_in_the_configuration(write_survey: WriteSu
 
 def test_that_netcdf_units_are_converted(write_survey: WriteSurvey) -> None:
     text = FROM_FILE.replace("wells.csv", "wells.nc").replace('"top_sd"', "5")
-    config = written(write_survey, text)
+    config = write_config(write_survey, text)
     xr.Dataset(
         {
             "easting": ("well", [500.01], {"units": "km"}),
@@ -88,7 +88,7 @@ def test_that_netcdf_units_are_converted(write_survey: WriteSurvey) -> None:
 
 def test_that_a_value_can_have_its_own_unit(write_survey: WriteSurvey) -> None:
     text = INLINE.replace("value = [210, 505]\nstd = [5, 8]", 'value = [0.21, 0.505]\nstd = 0.005\nunit = "km"')
-    problem = load(written(write_survey, text))
+    problem = load(write_config(write_survey, text))
     part = problem.parts[1].problem
     assert part.survey.observations[0].unit == "km"
     rows = part.to_simulator(np.asarray([[[210.0, 505.0, 2000.0]]]))
@@ -97,7 +97,7 @@ def test_that_a_value_can_have_its_own_unit(write_survey: WriteSurvey) -> None:
 
 def test_that_an_average_has_an_interval(write_survey: WriteSurvey) -> None:
     text = INLINE.replace("easting = 500010", "easting = { start = 500000, stop = 500100 }")
-    survey = load(written(write_survey, text)).survey
+    survey = load(write_config(write_survey, text)).survey
     assert survey.extents is not None
     np.testing.assert_allclose(survey.extents[-1], [50.0, 0.0])
     np.testing.assert_allclose(survey.X[-1], [500050.0, 6000020.0])
@@ -146,7 +146,7 @@ def test_that_a_mistake_is_one_sentence(
     if "[direct.survey]" in text:
         text = text.replace("direct.well.values", "direct.survey.values")
     with pytest.raises(ConfigError) as error:
-        load(written(write_survey, text))
+        load(write_config(write_survey, text))
     assert sentence in str(error.value)
     assert len(error.value.sentences) == 1
 
@@ -154,12 +154,12 @@ def test_that_a_mistake_is_one_sentence(
 def test_that_an_interval_that_is_too_long_is_refused(write_survey: WriteSurvey) -> None:
     text = INLINE.replace("easting = 500010", "easting = { start = 490000, stop = 500100 }")
     with pytest.raises(ConfigError, match="easting: must be an interval of at most 10 length-scales of 'depth', was"):
-        load(written(write_survey, text))
+        load(write_config(write_survey, text))
 
 
 def test_that_an_average_of_white_noise_is_refused(write_survey: WriteSurvey) -> None:
     text = INLINE.replace("easting = 500010", AVERAGED)
-    config = written(write_survey, text)
+    config = write_config(write_survey, text)
     white = 'kernel = { kind = "sum", parts = [{ kind = "matern 5/2", length_scale = 300 }, { kind = "white" }] }'
     old = 'kernel = { kind = "matern 5/2", length_scale = 1000 }'
     assert old in config.read_text()

@@ -37,7 +37,7 @@ std.speed = 50
 """
 
 
-def written(write_survey: WriteSurvey, text: str) -> Path:
+def write_config(write_survey: WriteSurvey, text: str) -> Path:
     config = write_survey()
     (config.parent / "logs.csv").write_text("e,n,v\n500010,6000020,2010\n500900,6000950,1990\n")
     (config.parent / "logs.py").write_text("def speed(velocity):\n    return velocity\n")
@@ -47,7 +47,7 @@ def written(write_survey: WriteSurvey, text: str) -> Path:
 
 def test_that_a_source_has_its_own_survey_simulator_and_noise(write_survey: WriteSurvey) -> None:
     problem = load(
-        written(
+        write_config(
             write_survey,
             SOURCE.replace("[sources.logs.noise]", "[sources.logs]\nruns_per_site = 7\n[sources.logs.noise]"),
         )
@@ -61,7 +61,7 @@ def test_that_a_source_has_its_own_survey_simulator_and_noise(write_survey: Writ
 
 
 def test_that_each_latent_must_be_the_input_of_one_simulator(write_survey: WriteSurvey) -> None:
-    config = written(write_survey, SOURCE)
+    config = write_config(write_survey, SOURCE)
     edited = config.read_text().replace(
         'inputs = ["depth", "velocity", "elevation"]', 'inputs = ["depth", "elevation"]'
     )
@@ -94,6 +94,6 @@ def test_that_a_mistake_is_one_sentence(write_survey: WriteSurvey, old: str, new
     if "observations.time" in text:
         text = text.replace('outputs = ["speed"]', 'outputs = ["time"]').replace("std.speed", "std.time")
     with pytest.raises(ConfigError) as error:
-        load(written(write_survey, text))
+        load(write_config(write_survey, text))
     assert sentence in str(error.value)
     assert len(error.value.sentences) == 1

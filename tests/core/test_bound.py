@@ -105,14 +105,14 @@ def test_that_every_gradient_with_every_kernel_is_that_of_the_exact_expectation(
     density = quadratic.at(numpy_backend, parameters.likelihood)
     gradient = bound.bound_state(parameters).evaluate(density, points).gradient
 
-    def exact(block, vector):
+    def exact_value(block, vector):
         trial = parameters.with_blocks([block], vector)
         return exact_bound(bound, trial, quadratic.at(numpy_backend, trial.likelihood), nodes=3)
 
     for block in BLOCKS:
         if block == "inducing" and dense:
             continue
-        expected = differences(lambda vector, block=block: exact(block, vector), parameters.flatten([block]))
+        expected = differences(lambda vector, block=block: exact_value(block, vector), parameters.flatten([block]))
         scale = max(1.0, np.abs(expected).max())
         np.testing.assert_allclose(gradient.flatten([block]) / scale, expected / scale, atol=1e-5, err_msg=block)
 
@@ -140,11 +140,11 @@ def test_that_the_gradient_of_each_block_has_no_bias_beyond_its_standard_error(f
         points = Points(z, np.broadcast_to(np.eye(Q), (N, Q, Q)), independent=True)
         found.append(bound_state.evaluate(density, points).gradient.flatten(BLOCKS))
 
-    def exact(vector):
+    def exact_value(vector):
         trial = parameters.with_blocks(BLOCKS, vector)
         return exact_bound(bound, trial, sigmoid_of_both(trial.likelihood), nodes=40)
 
-    expected = differences(exact, parameters.flatten(BLOCKS))
+    expected = differences(exact_value, parameters.flatten(BLOCKS))
     error, standard = np.mean(found, axis=0) - expected, np.std(found, axis=0) / np.sqrt(sets)
     # Of some hundred numbers the largest; and the error of the finite differences.
     allowed = 5.0 * standard + 1e-6

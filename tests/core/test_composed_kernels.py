@@ -108,7 +108,7 @@ def test_that_dimensions_select_and_order_the_inputs(rng):
     np.testing.assert_allclose(kernel.on(2, 0)(X, X), kernel(X[:, [2, 0]], X[:, [2, 0]]))
     order = [2, 0, 1]
     composed = kernel.on(2, 0) * Periodic(1.0, [0.5, 0.7, 0.9], 1.3) + Matern32(0.4, [1.0, 2.0, 3.0]) + White(0.1)
-    np.testing.assert_allclose(composed.permuted(order)(X[:, order], X[:, order]), composed(X, X), rtol=1e-12)
+    np.testing.assert_allclose(composed.permute(order)(X[:, order], X[:, order]), composed(X, X), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -303,6 +303,6 @@ def test_that_a_rotated_kernel_has_its_length_scales_along_strike_and_dip(backen
     found = to_numpy(kernel(points[:1, :], points[1:, :]))
     expected = 2.0 * (1.0 + np.sqrt(5.0) + 5.0 / 3.0) * np.exp(-np.sqrt(5.0))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-    permuted = kernel.permuted(list(range(dimensions))[::-1])
+    permuted = kernel.permute(list(range(dimensions))[::-1])
     turned = backend.asarray(to_numpy(points)[:, ::-1].copy())
     np.testing.assert_allclose(to_numpy(permuted(turned, turned)), to_numpy(kernel(points, points)), rtol=1e-5)

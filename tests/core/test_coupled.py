@@ -56,7 +56,7 @@ class Linear:
         y = np.where(self.observed, self.y, 0.0)
         return GaussianNoise(*(backend.asarray(a) for a in (y, whitening, normaliser, self.observed.astype(float))))
 
-    def exact(self, log_kernels=None, scale=1.0):
+    def exact_posterior(self, log_kernels=None, scale=1.0):
         """Joint mean and covariance (N Q) of the latents, and the log evidence."""
         backend, sites = select_backend("cpu"), len(self.X)
         log_kernels = self.log_kernels if log_kernels is None else log_kernels
@@ -116,7 +116,7 @@ def test_that_a_linear_model_has_its_exact_posterior_and_evidence(kind, missing,
         return xp.where(backend.asmask(lost), backend.asarray(np.nan), model.outputs(backend, f))
 
     state, bounds = run_to_convergence(algorithm, outputs, backend)
-    mean, covariance, evidence = model.exact()
+    mean, covariance, evidence = model.exact_posterior()
     found = state.best.marginals
     assert state.finished == "the posterior has converged"
     np.testing.assert_allclose(to_numpy(found.mean).ravel(), mean, atol=tolerance(backend, 1e-7, 5e-3))
@@ -147,7 +147,7 @@ def test_that_fewer_inducing_inputs_lower_the_bound(numpy_backend):
             model.prior(backend, Z), [stage("linear", 20, backend, 1e-6, sites=40)], model.noise(backend)
         )
         bounds.append(run_to_convergence(algorithm, model.outputs, backend)[1][-1])
-    assert bounds[0] < bounds[1] < bounds[2] <= model.exact()[2] + 1e-6
+    assert bounds[0] < bounds[1] < bounds[2] <= model.exact_posterior()[2] + 1e-6
 
 
 @pytest.mark.parametrize("dense", [True, False])
@@ -159,7 +159,7 @@ def test_that_draws_have_the_posterior_covariance_across_latents_and_sites(dense
     )
     normals = np.random.default_rng(0).standard_normal((200_000, N * Q))
     draws = to_numpy(state.best.q.sample_sites(state.best.prior, normals)).reshape(-1, N * Q)
-    mean, covariance, _ = model.exact()
+    mean, covariance, _ = model.exact_posterior()
     np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.02)
     np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.03)
 
@@ -206,7 +206,7 @@ def test_that_learnt_kernels_maximise_the_exact_evidence(numpy_backend):
     spread = np.asarray([0.5, np.inf])
 
     def objective(theta):
-        return -(model.exact(model.log_kernels + ties @ theta)[2] - 0.5 * np.sum((theta / spread) ** 2))
+        return -(model.exact_posterior(model.log_kernels + ties @ theta)[2] - 0.5 * np.sum((theta / spread) ** 2))
 
     best = minimize(objective, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-9})
     no_noise = backend.asarray(np.zeros((P, 0))), backend.asarray(np.zeros(0))
@@ -226,7 +226,7 @@ def test_that_learnt_kernels_maximise_the_exact_evidence(numpy_backend):
 
 def test_that_a_learnt_noise_maximises_the_exact_evidence(numpy_backend):
     model, backend = Linear(), numpy_backend
-    best = minimize(lambda s: -model.exact(scale=np.exp(s[0]))[2], np.zeros(1), method="Nelder-Mead")
+    best = minimize(lambda s: -model.exact_posterior(scale=np.exp(s[0]))[2], np.zeros(1), method="Nelder-Mead")
     algorithm = CoupledSavigp(
         model.prior(backend),
         [stage("linear", 20, backend, 1e-6)],
@@ -257,7 +257,7 @@ def test_that_mini_batches_find_the_same_posterior(backend, tolerance):
         outputs = xp.permute_dims(G @ xp.permute_dims(f, (1, 2, 0)), (2, 0, 1))
         state, info = batches.tell(state, outputs, backend.asmask(np.ones(f.shape[:2], dtype=bool)))
         bound = bound if info is None else info.elbo
-    mean, _, evidence = model.exact()
+    mean, _, evidence = model.exact_posterior()
     assert state.finished == "the posterior has converged"
     np.testing.assert_allclose(
         to_numpy(state.posterior.marginals.mean).ravel(), mean, atol=tolerance(backend, 1e-4, 2e-2)

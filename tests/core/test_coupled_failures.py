@@ -25,7 +25,7 @@ class LinearTies:
     def outputs(self, f, rows=slice(None)):
         return np.einsum("npq,snq->snp", self.G[rows], f)
 
-    def exact(self):
+    def exact_posterior(self):
         """Mean (N, Q) and covariances (N, Q, Q), and the log evidence."""
         N, Q = self.SITES, self.LATENTS
         K = np.zeros((N, Q, N, Q))
@@ -46,7 +46,7 @@ class LinearTies:
         return CoupledSavigp(self.prior, stages, self.noise)
 
     def assert_found(self, posterior):
-        mean, covariance, _ = self.exact()
+        mean, covariance, _ = self.exact_posterior()
         np.testing.assert_allclose(posterior.marginals.mean, mean, atol=1e-4)
         np.testing.assert_allclose(posterior.marginals.covariance, covariance, atol=1e-4)
 
@@ -60,7 +60,7 @@ def test_that_mini_batches_with_failed_runs_converge_to_the_exact_posterior(nump
     state, history = run_batches(algorithm, model.outputs, 4, valid_of=lambda f: rng.random(f.shape[:2]) > 0.2)
     assert state.finished == CONVERGED
     model.assert_found(state.posterior)
-    assert history[-1][1].elbo == pytest.approx(model.exact()[2], abs=1e-3)
+    assert history[-1][1].elbo == pytest.approx(model.exact_posterior()[2], abs=1e-3)
 
 
 @pytest.mark.parametrize("failing", [1, 3, 5])
@@ -94,7 +94,7 @@ def test_that_a_site_not_seen_yet_does_not_raise_the_bound_of_a_pass_above_all_l
     state, history = run_batches(algorithm, model.outputs, 3, valid_of=valid_of, start=near)
     assert state.finished == CONVERGED
     model.assert_found(state.posterior)
-    assert history[-1][1].elbo == pytest.approx(model.exact()[2], abs=1e-3)
+    assert history[-1][1].elbo == pytest.approx(model.exact_posterior()[2], abs=1e-3)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.4])
@@ -110,7 +110,7 @@ def test_that_failed_runs_everywhere_and_at_the_change_of_stage_leave_the_exact_
     assert {stage for stage, _ in history} == {0, 1}
     assert state.finished == CONVERGED
     model.assert_found(state.best)
-    assert history[-1][1].elbo == pytest.approx(model.exact()[2], abs=1e-3)
+    assert history[-1][1].elbo == pytest.approx(model.exact_posterior()[2], abs=1e-3)
 
 
 @pytest.mark.parametrize("failing", ["one site", "all sites"])

@@ -25,12 +25,14 @@ def even_points(backend, samples, sites):
     z = ndtri((np.arange(samples) + 0.5) / samples)
     orders, moments = np.asarray([2, 4, 6, 8]), np.asarray([1.0, 3.0, 15.0, 105.0])
 
-    def bent(c):
+    def odd_polynomial(c):
         return z + z * np.polynomial.polynomial.polyval(z**2, c)
 
-    found = root(lambda c: np.mean(bent(c)[:, None] ** orders, axis=0) / moments - 1.0, np.zeros(4), tol=1e-12)
+    found = root(
+        lambda c: np.mean(odd_polynomial(c)[:, None] ** orders, axis=0) / moments - 1.0, np.zeros(4), tol=1e-12
+    )
     assert found.success
-    return Points(backend.asarray(bent(found.x)[:, None]), backend.asarray(np.ones((sites, 1, 1))))
+    return Points(backend.asarray(odd_polynomial(found.x)[:, None]), backend.asarray(np.ones((sites, 1, 1))))
 
 
 def log_density_model(backend, log_density, sites=1, tolerance=1e-6, samples=500):
@@ -107,7 +109,7 @@ def test_that_it_continues_where_a_full_step_would_give_no_distribution(case, ba
 OVERSHOOTING = np.asarray([[3.0], [-2.0], [0.3], [8.0]])
 
 
-def overshooting(backend, kind="hermite", sites=4):
+def overshooting_problem(backend, kind="hermite", sites=4):
     """Outputs exp(3 f): a step that is right for the curvature under the prior goes much too far."""
     prior = prior_of(backend, 0.5 * np.arange(sites), 1)
     stages = [
@@ -129,21 +131,21 @@ def decreases_below_best(history):
 
 @pytest.mark.parametrize("kind", ["hermite", "log density"])
 def test_that_no_step_is_kept_that_lowers_the_bound(kind, numpy_backend):
-    _, history = run(overshooting(numpy_backend, kind), exponential)
+    _, history = run(overshooting_problem(numpy_backend, kind), exponential)
     assert not all(info.accepted for _, info in history)
     assert np.all(decreases_below_best(history) <= 4 * 1e-4 + 1e-12)
 
 
 @pytest.mark.parametrize("kind", ["hermite", "log density"])
 def test_that_no_pass_is_kept_that_lowers_the_bound(kind, numpy_backend):
-    _, history = run_batches(overshooting(numpy_backend, kind), exponential, 2)
+    _, history = run_batches(overshooting_problem(numpy_backend, kind), exponential, 2)
     assert not all(info.accepted for _, info in history)
     assert np.all(decreases_below_best(history) <= 4 * 1e-3 + 1e-12)
 
 
 @pytest.mark.parametrize("kind", ["hermite", "log density"])
 def test_that_mini_batches_get_over_passes_that_go_too_far(kind, numpy_backend):
-    algorithm = overshooting(numpy_backend, kind)
+    algorithm = overshooting_problem(numpy_backend, kind)
     whole, _ = run(algorithm, exponential, most=150)
     batches, _ = run_batches(algorithm, exponential, 2, most=150)
     scale = np.sqrt(whole.best.marginals.covariance[..., 0])

@@ -25,13 +25,13 @@ def test_that_pieces_of_a_batch_add_up(family, dense, numpy_backend, monkeypatch
     density = Quadratic(np.random.default_rng(7)).at(numpy_backend, parameters.likelihood)
     asked = []
 
-    def counted(f, start, stop):
+    def count_calls(f, start, stop):
         asked.append((start, stop))
         return density(f, start, stop)
 
     whole = bound.bound_state(parameters).evaluate(density, points)
     monkeypatch.setattr(expectations, "BATCH_SITES", 3)
-    pieces = bound.bound_state(parameters).evaluate(counted, points)
+    pieces = bound.bound_state(parameters).evaluate(count_calls, points)
     assert sorted(set(asked)) == [(0, 3), (3, 6), (6, 7)]
     assert float(pieces.elbo) == pytest.approx(float(whole.elbo), rel=1e-12)
     np.testing.assert_allclose(pieces.gradient.flatten(BLOCKS), whole.gradient.flatten(BLOCKS), atol=1e-9)

@@ -159,7 +159,7 @@ def test_that_averages_of_the_regression_agree_with_quadrature(backend: Backend,
     np.testing.assert_allclose(to_numpy(slope), stein, atol=tolerance(backend, 1e-8, 1e-3) * scale)
 
 
-def rounding(part: Regression) -> float:
+def rounding_error(part: Regression) -> float:
     """How much rounding may change a prediction: kernel values, each known to a few eps, times the coefficients."""
     coefficients = np.abs(to_numpy(part.coefficients)) @ np.abs(to_numpy(part.directions))
     largest = np.abs(to_numpy(part.covariance)).max() * coefficients.sum(axis=0).max()
@@ -191,7 +191,7 @@ def test_that_blocks_agree_with_a_regression_of_each_in_its_own_variables(
     )
     covariance = to_numpy(q.to_dense().covariance)
     for part, turn, columns in zip(whole.parts, turns, data, strict=True):
-        close = rounding(part)
+        close = rounding_error(part)
         assert close < tolerance(backend, 1e-10, 1e-2)
         alone = to_numpy(part.mean(backend.asarray(points @ turn)))
         np.testing.assert_allclose(expected[:, columns], alone, rtol=0.0, atol=close)

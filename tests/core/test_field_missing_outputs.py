@@ -134,12 +134,12 @@ def test_that_an_output_missing_in_all_runs_contributes_no_information(backend: 
     ).all()
 
 
-def lacking(how: str, share: float, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+def remove_outputs(how: str, share: float, seed: int) -> Callable[[np.ndarray], np.ndarray]:
     """A share of the runs lacks one output, half of all outputs, or any."""
     rng = np.random.default_rng(seed)
     columns = {"one": slice(3, 4), "half": slice(None, None, 2), "first half": slice(20)}
 
-    def given(outputs: np.ndarray) -> np.ndarray:
+    def available_outputs(outputs: np.ndarray) -> np.ndarray:
         if how == "any":
             gone = rng.random(outputs.shape) < share
         else:
@@ -148,7 +148,7 @@ def lacking(how: str, share: float, seed: int) -> Callable[[np.ndarray], np.ndar
             gone[0] = False
         return np.where(gone, np.nan, outputs)
 
-    return given
+    return available_outputs
 
 
 @pytest.mark.slow
@@ -158,7 +158,7 @@ def lacking(how: str, share: float, seed: int) -> Callable[[np.ndarray], np.ndar
 def test_that_missing_outputs_never_make_the_posterior_overconfident(how: str, runs: int, seed: int) -> None:
     backend = Backend(np, "cpu")
     problem = LinearProblem(backend, seed=seed)
-    state = problem.run_batches(backend, [runs // 2, runs - runs // 2], seed, lacking(how, 0.7, seed))
+    state = problem.run_batches(backend, [runs // 2, runs - runs // 2], seed, remove_outputs(how, 0.7, seed))
     ratio = problem.spread(to_numpy(state.q.covariance)) / problem.spread(problem.covariance)
     assert np.median(ratio) > 0.9
     off = problem.modes @ (to_numpy(state.q.mean) - problem.truth) / problem.spread(to_numpy(state.q.covariance))
@@ -171,7 +171,7 @@ def test_that_an_output_missing_in_most_runs_contributes_little() -> None:
     """Many outputs that are alike are wrong alike: a thousand of them must not average out what all of them lack."""
     backend = Backend(np, "cpu")
     problem = LinearProblem(backend, data=400)
-    state = problem.run_batches(backend, [15, 15], given=lacking("half", 0.8, 1))
+    state = problem.run_batches(backend, [15, 15], given=remove_outputs("half", 0.8, 1))
     off = problem.modes @ (to_numpy(state.q.mean) - problem.truth) / problem.spread(to_numpy(state.q.covariance))
     assert np.sqrt(np.mean(off**2)) < 1.5
 
@@ -186,7 +186,7 @@ def assert_exact(problem: LinearProblem, state: FieldState) -> None:
 def test_that_a_linear_model_is_exact_once_enough_runs_have_each_output(how: str) -> None:
     backend = Backend(np, "cpu")
     problem = LinearProblem(backend)
-    state = problem.run_batches(backend, [60, 30], given=lacking(how, 0.4, 3))
+    state = problem.run_batches(backend, [60, 30], given=remove_outputs(how, 0.4, 3))
     assert_exact(problem, state)
 
 
@@ -198,7 +198,7 @@ def test_that_correlated_noise_and_gaps_go_together(runs: int) -> None:
     places = np.arange(40)
     mixing = np.linalg.cholesky(np.exp(-np.abs(places[:, None] - places) / 3.0))
     problem.inference = replace(problem.inference, unmixing=np.linalg.inv(mixing))
-    gaps = lacking("half", 0.6, 4)
+    gaps = remove_outputs("half", 0.6, 4)
     state = problem.run_batches(backend, [runs // 2, runs // 2], given=lambda outputs: gaps(outputs @ mixing.T))
     if runs == 90:
         assert_exact(problem, state)
@@ -212,7 +212,7 @@ def test_that_blocks_fill_their_own_gaps() -> None:
     everything = np.eye(problem.size)
     blocks = [Block(data, everything, problem.inference.modes) for data in (np.arange(20), np.arange(20, 40))]
     problem.inference = replace(problem.inference, blocks=blocks)
-    state = problem.run_batches(backend, [60, 30], given=lacking("any", 0.3, 5))
+    state = problem.run_batches(backend, [60, 30], given=remove_outputs("any", 0.3, 5))
     assert_exact(problem, state)
 
 
@@ -260,7 +260,7 @@ def test_that_the_bound_of_a_linear_model_with_gaps_is_its_evidence() -> None:
     backend, rng = Backend(np, "cpu"), np.random.default_rng(1)
     problem = LinearProblem(backend)
     w = problem.inference.ask(problem.inference.init(), 16, rng)
-    outputs = lacking("half", 0.7, 2)(problem.outputs(w))
+    outputs = remove_outputs("half", 0.7, 2)(problem.outputs(w))
     state, info = problem.inference.tell(problem.inference.init(), w, outputs, rng)
     line = problem.inference.linearised_data(state)
     assert np.log(state.regression.scale).sum() < -10.0

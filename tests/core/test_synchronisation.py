@@ -32,11 +32,11 @@ def waits(monkeypatch):
         if original is None:
             continue
 
-        def counted(self, *args, _name=name, _original=original, **kwargs):
+        def count_calls(self, *args, _name=name, _original=original, **kwargs):
             counts[_name] += 1
             return _original(self, *args, **kwargs)
 
-        monkeypatch.setattr(ARRAY, name, counted)
+        monkeypatch.setattr(ARRAY, name, count_calls)
     return counts
 
 

@@ -54,7 +54,7 @@ def plain_of_all_sites_together(z, scale, densities):
     return plain_of_each_site(z, scale, densities.sum(axis=1, keepdims=True))
 
 
-def exact(log_density, mean, scale):
+def exact_derivatives(log_density, mean, scale):
     """Gradient and curvature (2, N) by quadrature."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     z = nodes[:, None]
@@ -63,7 +63,7 @@ def exact(log_density, mean, scale):
     return np.stack([np.sum(weights * h * densities, axis=0) for h in (z / scale, (z**2 - 1) / scale**2)])
 
 
-def repeated(estimator, log_density, mean, scale, samples=SAMPLES):
+def repeat_estimates(estimator, log_density, mean, scale, samples=SAMPLES):
     rng = np.random.default_rng(8)
     draws = (rng.standard_normal((samples, SITES)) for _ in range(REPEATS))
     return np.asarray([estimator(z, scale, log_density(mean + scale * z)) for z in draws])
@@ -83,10 +83,10 @@ def repeated(estimator, log_density, mean, scale, samples=SAMPLES):
 )
 def test_that_every_gradient_of_a_diagonal_posterior_varies_less(by_site, together, samples, kind, component):
     log_density, (mean, scale) = LOG_DENSITIES[kind], COMPONENTS[component]
-    alone, joint = (repeated(e, log_density, mean, scale, samples) for e in (by_site, together))
+    alone, joint = (repeat_estimates(e, log_density, mean, scale, samples) for e in (by_site, together))
     if by_site is not of_each_site:  # which has a bias of order 1/S
         for estimates in (alone, joint):
-            error = np.abs(estimates.mean(axis=0) - exact(log_density, mean, scale))
+            error = np.abs(estimates.mean(axis=0) - exact_derivatives(log_density, mean, scale))
             assert np.all(error < 5 / np.sqrt(REPEATS) * estimates.std(axis=0))
     ratio = alone.var(axis=0) / joint.var(axis=0)
     # Where a site's own log density is what the control variates leave, the two differ by sampling error alone.
@@ -106,9 +106,9 @@ def test_that_every_gradient_of_the_mean_varies_more_under_a_full_covariance_sam
         offset = rng.standard_normal((SAMPLES, SITES)) @ factor.T
         densities = log_density(mean + offset).sum(axis=1, keepdims=True)
         full.append(np.mean(offset @ precision * densities, axis=0))
-    diagonal = repeated(plain_of_each_site, log_density, mean, scale)[:, 0]
+    diagonal = repeat_estimates(plain_of_each_site, log_density, mean, scale)[:, 0]
     # The marginals are the same, so is what is estimated.
-    error = np.abs(np.mean(full, axis=0) - exact(log_density, mean, scale)[0])
+    error = np.abs(np.mean(full, axis=0) - exact_derivatives(log_density, mean, scale)[0])
     assert np.all(error < 5 * np.std(full, axis=0) / np.sqrt(REPEATS))
     assert np.all(diagonal.var(axis=0) < np.var(full, axis=0))
 
@@ -116,7 +116,7 @@ def test_that_every_gradient_of_the_mean_varies_more_under_a_full_covariance_sam
 @pytest.mark.parametrize("kind", LOG_DENSITIES)
 def test_that_the_package_varies_less_than_the_plain_estimator_of_the_paper(kind):
     log_density, (mean, scale) = LOG_DENSITIES[kind], COMPONENTS["second"]
-    package, plain = (repeated(e, log_density, mean, scale) for e in (of_each_site, plain_of_each_site))
+    package, plain = (repeat_estimates(e, log_density, mean, scale) for e in (of_each_site, plain_of_each_site))
     assert np.all(package.var(axis=0) < 0.5 * plain.var(axis=0))
 
 
@@ -124,10 +124,11 @@ def test_that_the_package_varies_less_than_the_plain_estimator_of_the_paper(kind
 @pytest.mark.parametrize("kind", LOG_DENSITIES)
 def test_that_a_fit_to_its_own_samples_errs_less_in_all_and_its_bias_vanishes_with_more_of_them(kind):
     log_density, (mean, scale) = LOG_DENSITIES[kind], COMPONENTS["second"]
-    truth, by_samples = exact(log_density, mean, scale), {}
+    truth, by_samples = exact_derivatives(log_density, mean, scale), {}
     for samples in (SAMPLES, 8 * SAMPLES):
         default, unbiased = (
-            repeated(e, log_density, mean, scale, samples) - truth for e in (of_each_site, unbiased_of_each_site)
+            repeat_estimates(e, log_density, mean, scale, samples) - truth
+            for e in (of_each_site, unbiased_of_each_site)
         )
         assert np.mean(default**2) < np.mean(unbiased**2)
         by_samples[samples] = np.linalg.norm(default.mean(axis=0))

@@ -217,7 +217,7 @@ def test_that_a_fragment_of_a_config_fits_into_one(name, root, tmp_path):
         whole, given = tomllib.loads((tmp_path / "survey.toml").read_text()), tomllib.loads(fragment)
         for latent in given.get("latents", {}):
             whole["latents"][latent].pop("kernel")  # keys of one kind of kernel do not fit another
-        problem = build_problem(Config.model_validate(merged(whole, given)), tmp_path, fragment, None)
+        problem = build_problem(Config.model_validate(merge_tables(whole, given)), tmp_path, fragment, None)
         assert problem.survey.size == 16
 
 
@@ -230,7 +230,7 @@ def test_that_the_pest_case_and_the_dakota_driver_of_the_page_run(root, tmp_path
         write_project(read_template(kind), folder)
         (folder / "driver.py").write_text(driver.replace("/usr/bin/env python3", sys.executable))
         (folder / "driver.py").chmod(0o755)
-        keys = merged(tomllib.loads((folder / "survey.toml").read_text()), given[adapter])
+        keys = merge_tables(tomllib.loads((folder / "survey.toml").read_text()), given[adapter])
         problem = build_problem(Config.model_validate(keys), folder, "", None)
         at_prior_mean = problem.to_simulator(
             problem.to_physical(problem.prior_moments()[0])[None, None], np.asarray([0])
@@ -240,11 +240,11 @@ def test_that_the_pest_case_and_the_dakota_driver_of_the_page_run(root, tmp_path
         assert (outcome.outputs > 0).all()
 
 
-def merged(base, over):
+def merge_tables(base, over):
     """Tables key by key; that of another adapter is another simulator."""
     if "adapter" in over:
         return over
-    return base | {k: merged(base.get(k, {}), v) if isinstance(v, dict) else v for k, v in over.items()}
+    return base | {k: merge_tables(base.get(k, {}), v) if isinstance(v, dict) else v for k, v in over.items()}
 
 
 def test_that_every_page_with_code_is_run(root):

@@ -38,7 +38,7 @@ def data(sites=40, seed=0):
     return X, y
 
 
-def exact(kernel, X, y, new, noise=NOISE):
+def exact_regression(kernel, X, y, new, noise=NOISE):
     """Mean and covariance of a Gaussian process at new inputs, and the log evidence."""
     K = kernel(X, X) + noise**2 * np.eye(len(X))
     across = kernel(new, X)
@@ -52,7 +52,7 @@ def test_that_a_dense_fit_is_the_exact_process(name):
     kernel, (X, y) = kernels_of_all_kinds()[name], data()
     new = np.concatenate([np.random.default_rng(1).uniform(-3, 3, (6, 2)), X[:2]])
     model = SAVIGP(Gaussian(NOISE, learn=False), kernel=kernel, method=POSTERIOR_ONLY).fit(X, y)
-    mean, covariance, evidence = exact(kernel, X, y, new)
+    mean, covariance, evidence = exact_regression(kernel, X, y, new)
     found_mean, found_variance = model.predict_latent(new)
     np.testing.assert_allclose(found_mean[:, 0], mean, atol=1e-6)
     np.testing.assert_allclose(found_variance[:, 0], np.diag(covariance), atol=1e-6)
@@ -67,7 +67,7 @@ def test_that_learnt_parameters_maximise_the_exact_evidence(name):
 
     def objective(free):
         try:
-            return -exact(kernel.with_parameters(free), X, y, X[:1])[2]
+            return -exact_regression(kernel.with_parameters(free), X, y, X[:1])[2]
         except (np.linalg.LinAlgError, ValueError):
             return np.inf
 
@@ -168,13 +168,13 @@ def test_that_a_hyperprior_gives_the_maximum_of_the_posterior_density():
 
     def objective(free):
         change = (free - kernel.parameters) / np.log([1.5, 1.2])
-        return -exact(kernel.with_parameters(free), X, y, X[:1])[2] + 0.5 * np.sum(change**2)
+        return -exact_regression(kernel.with_parameters(free), X, y, X[:1])[2] + 0.5 * np.sum(change**2)
 
     best = minimize(objective, kernel.parameters, method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-9})
     model = SAVIGP(Gaussian(NOISE, learn=False), kernel=kernel, hyperpriors=priors).fit(X, y)
     np.testing.assert_allclose(model.kernels_[0].parameters, best.x, atol=2e-3)
     assert model.trace_[-1] == pytest.approx(-best.fun, abs=1e-3)
-    evidence = exact(model.kernels_[0], X, y, X[:1])[2]
+    evidence = exact_regression(model.kernels_[0], X, y, X[:1])[2]
     assert model.bound_ == pytest.approx(evidence, abs=1e-3)  # without the prior
 
 

@@ -164,16 +164,16 @@ def test_that_a_decreasing_bound_of_mini_batches_is_reported():
     sites = rng.uniform(-2, 2, (200, 2))
     labels = np.eye(4)[2 * (sites[:, 0] > 0) + (sites[:, 1] > 0)]
 
-    def fitted(natural):
+    def fit_model(natural):
         method = MiniBatches(("posterior",), natural=natural, batch=10, epochs=8, samples=40)
         return SAVIGP(Softmax(4), inducing=20, variance=4.0, method=method).fit(sites, labels)
 
     with pytest.warns(ConvergenceWarning, match="bound has fallen since epoch .*; reduce natural, or increase batch"):
-        model = fitted(0.5)  # steps of 0.7 are chaotic: rounding then decides which epoch has the highest bound
+        model = fit_model(0.5)  # steps of 0.7 are chaotic: rounding then decides which epoch has the highest bound
     assert model.status_.startswith("8 epochs are over, but the bound has fallen")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert fitted(0.02).status_ == "8 epochs are over"
+        assert fit_model(0.02).status_ == "8 epochs are over"
 
 
 @pytest.mark.parametrize("name", ["poisson", "student"])

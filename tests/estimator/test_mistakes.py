@@ -145,10 +145,10 @@ def _black_box(power, name="log_density"):
         """A documentation string, which does not matter."""
         return -0.5 * np.abs(y - f)[..., 0] ** power
 
-    def other(y, f):
+    def other_density(y, f):
         return -0.25 * np.abs(y - f)[..., 0] ** power
 
-    return BlackBox({"log_density": log_density, "other": other}[name], 1, 1)
+    return BlackBox({"log_density": log_density, "other": other_density}[name], 1, 1)
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ FAR = np.asarray([1.5, 3.5, 4.0, 5.0, 8.0])[:, None]
 POSTERIOR_ONLY = Blocks(learn=("posterior",))
 
 
-def fitted(likelihood, y=Y, **settings):
+def fit_model(likelihood, y=Y, **settings):
     return SAVIGP(likelihood, length_scale=1.0, method=POSTERIOR_ONLY, **settings).fit(X, y)
 
 
 def test_that_a_noise_narrower_than_the_latent_leaves_the_density_exact():
-    model = fitted(Gaussian(0.01, learn=False))
+    model = fit_model(Gaussian(0.01, learn=False))
     mean, variance = model.predict_latent(FAR)
     y = np.sin(FAR)
     exact = norm.logpdf(y, mean, np.sqrt(variance + 0.01**2))[:, 0]
@@ -29,7 +29,7 @@ def test_that_a_noise_narrower_than_the_latent_leaves_the_density_exact():
 
 
 def test_that_a_warp_keeps_it_exact():
-    model = fitted(Warped(0.01, a=[1.0], b=[1.0], c=[0.0], learn="nothing"))
+    model = fit_model(Warped(0.01, a=[1.0], b=[1.0], c=[0.0], learn="nothing"))
     mean, variance = model.predict_latent(FAR)
     y = np.linspace(-1.0, 1.0, 5)
     exact = norm.logpdf(y + np.tanh(y), mean[:, 0], np.sqrt(variance[:, 0] + 0.01**2)) + np.log1p(np.cosh(y) ** -2.0)
@@ -38,7 +38,7 @@ def test_that_a_warp_keeps_it_exact():
 
 @pytest.mark.slow
 def test_that_heavy_tails_and_several_outputs_are_those_of_many_draws():
-    model = fitted(StudentT(0.05, outputs=2), np.stack([Y, -Y], axis=1))
+    model = fit_model(StudentT(0.05, outputs=2), np.stack([Y, -Y], axis=1))
     mean, variance = model.predict_latent(FAR)
     y = mean + 0.5
     f = mean + np.sqrt(variance) * RNG.standard_normal((400_000, *mean.shape))
@@ -47,7 +47,7 @@ def test_that_heavy_tails_and_several_outputs_are_those_of_many_draws():
 
 
 def test_that_missing_observations_are_left_out_of_the_score():
-    model = fitted(Gaussian(0.01, learn=False))
+    model = fit_model(Gaussian(0.01, learn=False))
     y = np.where(np.arange(30) % 2 == 0, np.nan, Y)
     assert model.score(X, y) == pytest.approx(model.score(X[1::2], Y[1::2]))
     assert np.isnan(model.log_predictive_density(X, y)[0])
@@ -57,7 +57,7 @@ def test_that_missing_observations_are_left_out_of_the_score():
 
 def test_that_a_label_with_a_gap_is_missing():
     labels = np.eye(3)[np.digitize(Y, [0.3, 0.7])]
-    model = fitted(Softmax(3), labels, inducing=8)
+    model = fit_model(Softmax(3), labels, inducing=8)
     gappy = labels.copy()
     gappy[0, 1] = np.nan
     assert model.score(X, gappy) == pytest.approx(model.score(X[1:], labels[1:]), abs=1e-3)
@@ -65,7 +65,7 @@ def test_that_a_label_with_a_gap_is_missing():
 
 def test_that_noise_per_site_must_be_given_for_other_sites():
     noise = np.linspace(0.05, 0.5, 30)[:, None]
-    model = fitted(Gaussian(noise))
+    model = fit_model(Gaussian(noise))
     mean, variance = model.predict_latent(FAR)
     theirs = np.full((5, 1), 0.7)
     _, spread = model.predict(FAR, return_std=True, likelihood=Gaussian(theirs))
@@ -78,7 +78,7 @@ def test_that_noise_per_site_must_be_given_for_other_sites():
     with pytest.raises(ValueError, match="likelihood must have 1 latents, like that of the fit, had 3"):
         model.predict(FAR, likelihood=Softmax(3))
     with pytest.raises(ValueError, match="must have numbers for each of the 30 sites"):
-        fitted(Gaussian(np.ones((31, 1))))
+        fit_model(Gaussian(np.ones((31, 1))))
 
 
 def test_that_a_new_likelihood_gets_the_learnt_parameters():
@@ -115,9 +115,9 @@ def test_that_noise_per_site_follows_its_sites_through_chunks():
 )
 def test_that_what_cannot_be_observed_is_refused(likelihood, y, message):
     with pytest.raises(ValueError, match=message):
-        fitted(likelihood, y)
+        fit_model(likelihood, y)
 
 
 def test_that_labels_and_counts_may_be_missing():
     for likelihood in (Poisson(), Logistic()):
-        fitted(likelihood, np.where(np.arange(30) % 3 == 0, np.nan, 1.0), inducing=5)
+        fit_model(likelihood, np.where(np.arange(30) % 3 == 0, np.nan, 1.0), inducing=5)

@@ -126,12 +126,12 @@ def test_that_classes_are_cross_validated():
 def test_that_random_states_are_those_of_scikit_learn(observed):
     settings = {"inducing": 5, "placement": "subset", "method": POSTERIOR_ONLY}
 
-    def chosen(random_state):
+    def fit_model(random_state):
         return SAVIGP(Gaussian(0.3), random_state=random_state, **settings).fit(X, observed).inducing_inputs_.tolist()
 
-    assert chosen(1) == chosen(1) != chosen(2)
-    assert chosen(np.random.RandomState(1)) == chosen(np.random.RandomState(1))
-    assert chosen(None) != chosen(None)
+    assert fit_model(1) == fit_model(1) != fit_model(2)
+    assert fit_model(np.random.RandomState(1)) == fit_model(np.random.RandomState(1))
+    assert fit_model(None) != fit_model(None)
 
 
 def test_that_progress_is_printed_and_settings_are_shown(observed, capsys):

@@ -218,7 +218,7 @@ def test_that_vtk_points_are_the_sites(posterior, tmp_path):
     np.testing.assert_array_equal(found, np.stack([posterior["easting"], posterior["northing"], np.zeros(12)], axis=-1))
 
 
-def appended(path):
+def read_appended_arrays(path):
     """The arrays of a VTK file by name, read as VTK's XML format has them: raw, each after its length."""
     head, _, tail = path.read_bytes().partition(b'<AppendedData encoding="raw">')
     data, found = tail[tail.index(b"_") + 1 :], {}
@@ -232,7 +232,7 @@ def appended(path):
 
 def test_that_a_vtk_volume_is_upwards_and_runs_along_x_first(volume, tmp_path):
     pytest.importorskip("pyevtk")
-    arrays = appended(export(volume, "vtk", tmp_path / "volume.vtr")[0])
+    arrays = read_appended_arrays(export(volume, "vtk", tmp_path / "volume.vtr")[0])
     axes = [arrays[f"{letter}_coordinates"] for letter in "xyz"]
     np.testing.assert_array_equal(axes[0], volume["easting"])
     np.testing.assert_array_equal(axes[2], [-30.0, -20.0, -10.0, 0.0])

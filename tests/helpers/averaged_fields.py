@@ -20,7 +20,7 @@ def averages(field: np.ndarray) -> np.ndarray:
     return field @ WINDOWS.T
 
 
-def bent(field: np.ndarray) -> np.ndarray:
+def quadratic_averages(field: np.ndarray) -> np.ndarray:
     """The same with a quadratic term."""
     return averages(field) + 0.3 * averages(field) ** 2
 

@@ -88,7 +88,7 @@ def invgp(*arguments: str | Path, cwd: Path, program: list[str] | None = None) -
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def here(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+def run_in_process(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """The command line in this process, which need not start Python: for a command that nobody interrupts."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     code, said, told = 0, StringIO(), StringIO()
@@ -123,7 +123,7 @@ def with_inference(*lines: str, config: str = CONFIG) -> str:
     return config.replace("seed = 3", "\n".join(["seed = 3", *lines]))
 
 
-def small(config: str) -> str:
+def with_few_runs(config: str) -> str:
     """The config with few runs, for a simulator that takes its time: 4 for a step of the emulator, 12 without it."""
     return config.replace("samples = 16", "samples = 6").replace("sites.csv", "two_sites.csv")
 

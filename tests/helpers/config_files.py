@@ -91,7 +91,7 @@ Edits = Mapping[str, str]
 WriteSurvey = Callable[..., Path]
 
 
-def edited(text: str, edits: Edits) -> str:
+def edit_text(text: str, edits: Edits) -> str:
     """`text` with each key of `edits`, which must occur in it, replaced once."""
     for old, new in edits.items():
         assert old in text, f"{old!r} is not in the text to edit"

@@ -199,8 +199,8 @@ class StandIn:
         cupy.ndarray, cupy.__version__ = ndarray, "14.2.0+stand.in"  # type: ignore[attr-defined]
         cupy.linalg = self._module("cupy.linalg", np.linalg)  # type: ignore[attr-defined]
         cupy.fft = self._module("cupy.fft", np.fft)  # type: ignore[attr-defined]
-        cupy.linalg.cholesky = self._checked("cupy.linalg", "cholesky", self._cholesky)
-        cupy.linalg.solve = self._checked("cupy.linalg", "solve", _solve)
+        cupy.linalg.cholesky = self._check_signature("cupy.linalg", "cholesky", self._cholesky)
+        cupy.linalg.solve = self._check_signature("cupy.linalg", "solve", _solve)
         cuda, device, cupyx = ModuleType("cupy.cuda"), ModuleType("cupy.cuda.device"), ModuleType("cupyx")
         cuda.Device = device.Device = Device  # type: ignore[attr-defined]
         cuda.is_available = lambda: True  # type: ignore[attr-defined]
@@ -210,7 +210,7 @@ class StandIn:
         cuda.device, cupy.cuda = device, cuda  # type: ignore[attr-defined]
         cupyx.errstate = self._errstate  # type: ignore[attr-defined]
         scipy, linalg = ModuleType("cupyx.scipy"), ModuleType("cupyx.scipy.linalg")
-        linalg.solve_triangular = self._checked(  # type: ignore[attr-defined]
+        linalg.solve_triangular = self._check_signature(  # type: ignore[attr-defined]
             "cupyx.scipy.linalg", "solve_triangular", _solve_triangular
         )
         cupyx.scipy, scipy.linalg = scipy, linalg  # type: ignore[attr-defined]
@@ -221,10 +221,10 @@ class StandIn:
         found = ModuleType(name)
         for function in NAMES[name]:
             if hasattr(source, function):
-                setattr(found, function, self._checked(name, function, getattr(source, function)))
+                setattr(found, function, self._check_signature(name, function, getattr(source, function)))
         return found
 
-    def _checked(self, module: str, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _check_signature(self, module: str, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that takes only what the function of CuPy takes."""
         arguments, full = NAMES[module][name], f"{module}.{name}"
         signature = None if arguments is None else signature_of(arguments)

@@ -27,7 +27,7 @@ from types import FrameType
 import numpy as np
 import pandas as pd
 
-from helpers.command_line import here
+from helpers.command_line import run_in_process
 from invgp.adapters import Evaluations, Quantity, RunContext, Status
 from invgp.errors import ConfigError, LedgerError
 from invgp.execution.evaluate import evaluate
@@ -210,7 +210,7 @@ class Truth:
 
 def list_runs(path: Path) -> tuple[int, list[dict[str, object]], str]:
     """Exit code, runs and standard error of `invgp runs list --json`."""
-    said = here("runs", "list", path.name, "--json", cwd=path.parent)
+    said = run_in_process("runs", "list", path.name, "--json", cwd=path.parent)
     return said.returncode, json.loads(said.stdout) if said.returncode == 0 else [], said.stderr
 
 
@@ -219,7 +219,7 @@ def export(path: Path, model: int) -> tuple[int, pd.DataFrame]:
     target = path.with_name("runs.csv")
     target.unlink(missing_ok=True)
     start = MODELS[model].digest[:4]
-    said = here("runs", "export", path.name, "-o", target.name, "--model", start, cwd=path.parent)
+    said = run_in_process("runs", "export", path.name, "-o", target.name, "--model", start, cwd=path.parent)
     return said.returncode, pd.read_csv(target) if said.returncode == 0 else pd.DataFrame()
 
 
@@ -244,7 +244,7 @@ def judge(path: Path, truth: Truth) -> tuple[str, bool]:
         table = table.drop(columns="run").sort_values("label", ignore_index=True)
         expected = truth.table.set_index("label").loc[table["label"]].reset_index()[list(table.columns)]
         pd.testing.assert_frame_equal(table, expected, check_exact=True, check_dtype=False)
-    shown = here("runs", "show", path.name, "17", cwd=path.parent)
+    shown = run_in_process("runs", "show", path.name, "17", cwd=path.parent)
     assert shown.returncode in SENTENCES, shown.stderr
     try:
         with Ledger(path, patience=1.0) as ledger:

@@ -17,7 +17,7 @@ DEPTH = Quantity("depth", "m", (1, 2))
 TIME = Quantity("time", "s", (1, 2))
 
 
-def one(program: str, folder: Path, **settings: Any) -> ExecutableModel:
+def executable_model(program: str, folder: Path, **settings: Any) -> ExecutableModel:
     """One input by argument, two outputs by standard output."""
     return ExecutableModel(
         **{

@@ -19,7 +19,7 @@ CONTEXT.set_forkserver_preload(
 )
 
 
-def forked(*arguments: str, cwd: Path) -> ForkServerProcess:
+def fork_command(*arguments: str, cwd: Path) -> ForkServerProcess:
     """A command in a process group of its own, which says nothing."""
     process = CONTEXT.Process(target=_command, args=(arguments, cwd, dict(os.environ)))
     process.start()

@@ -45,7 +45,7 @@ def composed_correlation(a, b) -> np.ndarray:
     return (2.0 * (1.0 + s + s**2 / 3.0) * np.exp(-s) + seasons) / 3.0
 
 
-def combined(depth, velocity):
+def linear_combination(depth, velocity):
     """One linear combination of the latents."""
     return 0.6 * depth + 1.1 * velocity
 
@@ -65,7 +65,7 @@ def latents(**changes):
     }
 
 
-def line_problem(direct, *, forward=combined, noise=None, latent_keys=None, output=None, **inference):
+def line_problem(direct, *, forward=linear_combination, noise=None, latent_keys=None, output=None, **inference):
     """The problem of the line with direct data, by default with a Gaussian posterior."""
     return invgp.define(
         {"x": SITES, "y": observations()},

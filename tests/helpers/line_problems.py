@@ -10,14 +10,14 @@ from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation,
 NOISE = 0.1
 
 
-def smooth(a, b):
+def smooth_outputs(a, b):
     """Two outputs of two latents, gently bent."""
     return {"t": np.stack([a + 0.3 * b * b, b - 0.2 * a * b], axis=-1)}
 
 
 def with_jump(a, b, size=3.0):
     """The same with a jump, of so many standard deviations of the noise."""
-    answer = smooth(a, b)
+    answer = smooth_outputs(a, b)
     answer["t"][:, 1] += size * NOISE * (a > 0.8)
     return answer
 

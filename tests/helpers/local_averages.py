@@ -87,7 +87,7 @@ def windows(nodes: np.ndarray) -> np.ndarray:
     return np.asarray(found / found.sum(axis=1, keepdims=True))
 
 
-def exact(problem: invgp.Problem, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def exact_moments(problem: invgp.Problem, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of the depth on the grid, for noise of a covariance (N, N), in closed form."""
     assert problem.grid is not None
     nodes = problem.grid.X[:, 0]

@@ -96,7 +96,7 @@ def draw(figure: Figure) -> None:
     figure.draw_without_rendering()
 
 
-def informed(ds: xr.Dataset) -> xr.Dataset:
+def add_information(ds: xr.Dataset) -> xr.Dataset:
     """With information of 0.1 at the first half of the sites, and 0.9 at the others."""
     values = np.where(np.arange(ds.sizes["site"]) < ds.sizes["site"] / 2, 0.1, 0.9)
     shape = ("site", "layer"), np.tile(values[:, None], ds.sizes["layer"])

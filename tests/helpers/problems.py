@@ -28,7 +28,7 @@ def apparent_resistivity(resistivity, thickness, elevation):
     return {"near": near, "far": np.stack([resistivity[:, 1] + thickness, resistivity[:, 0] * 0.5], axis=-1)}
 
 
-def multiplied(resistivity, thickness, elevation):
+def matrix_product(resistivity, thickness, elevation):
     """A function whose last digits depend on the number of BLAS threads."""
     weights = np.random.default_rng(0).standard_normal((600, 600))
     answer = apparent_resistivity(resistivity, thickness, elevation)
@@ -87,7 +87,7 @@ def map_problem(**inference) -> Problem:
 WEIGHTS = np.asarray([[1.0, 0.5], [-0.3, 2.0]])
 
 
-def weighted(velocity, depth):
+def weighted_sum(velocity, depth):
     """Linear in both latents."""
     return {"first": 1.0 * velocity + 0.5 * depth, "second": -0.3 * velocity + 2.0 * depth}
 
@@ -116,7 +116,7 @@ def linear_problem(link="identity", **inference) -> Problem:
         latents=latents,
         noise=Noise("gaussian", {"first": np.full((15, 1), 0.7), "second": np.full((15, 1), 0.4)}),
         forward=CallableModel(
-            function=weighted,
+            function=weighted_sum,
             inputs=(Quantity("velocity", "m s-1"), Quantity("depth", "m")),
             outputs=(Quantity("first", "1"), Quantity("second", "1")),
         ),

@@ -20,7 +20,7 @@ PROMPT = 20.0  # s, from Ctrl-C to the end: far less than the minute of a run, o
 
 
 @contextmanager
-def running(
+def start_command(
     *arguments: str, cwd: Path, ignored: signal.Signals | None = None
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A command in a process group of its own, as a shell starts it, and a mark that all its children bear."""

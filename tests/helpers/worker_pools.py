@@ -28,13 +28,13 @@ def context(count: int, directory: Path) -> RunContext:
     return RunContext([f"run{i}" for i in range(count)], directory / "runs")
 
 
-def started(directory: Path) -> list[float]:
+def started_inputs(directory: Path) -> list[float]:
     """The inputs of all runs that were ever started, by the simulator's own count."""
     return [float(line) for line in (directory / "started").read_text().split()]
 
 
 @contextmanager
-def running(*command: str | Path) -> Iterator[subprocess.Popen[bytes]]:
+def start_process(*command: str | Path) -> Iterator[subprocess.Popen[bytes]]:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}  # for the functions in the helpers
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(list(map(str, command)), env=environment, **quiet) as process:
@@ -54,11 +54,13 @@ def cluster(folder: Path, *, workers: int, nanny: bool = True) -> Iterator[tuple
     file = folder / "scheduler.json"
     quiet = ("--no-dashboard", "--host", "127.0.0.1")
     with ExitStack() as stack:
-        scheduler = stack.enter_context(running(DASK, "scheduler", "--scheduler-file", file, "--port", "0", *quiet))
+        scheduler = stack.enter_context(
+            start_process(DASK, "scheduler", "--scheduler-file", file, "--port", "0", *quiet)
+        )
         if workers:
             kind = ("--nworkers", str(workers), "--nthreads", "1", "--nanny" if nanny else "--no-nanny")
             here = ("--scheduler-file", file, "--local-directory", folder)
-            stack.enter_context(running(DASK, "worker", *here, *kind, *quiet))
+            stack.enter_context(start_process(DASK, "worker", *here, *kind, *quiet))
         with Client(scheduler_file=str(file), timeout=PATIENCE, set_as_default=False) as client:
             client.wait_for_workers(workers, timeout=PATIENCE)
         yield file, scheduler

@@ -9,7 +9,7 @@ import pytest
 
 import invgp
 from helpers.inversions import ExactEmulator, SearchUnderWay, sites_on_a_line
-from helpers.line_problems import NOISE, line_problem, one_site, smooth
+from helpers.line_problems import NOISE, line_problem, one_site, smooth_outputs
 from invgp.adapters import CallableModel, Quantity
 from invgp.core.kernels import SquaredExponential
 from invgp.emulation.run_schedule import can_emulate, effective_neighbours, runs_of_steps
@@ -32,10 +32,10 @@ def mirrored_problem(prior_mean, truth_side, **inference):
     covariance = np.exp(-0.5 * ((x[:, None] - x) / 30.0) ** 2) + 1e-8 * np.eye(40)
     h = 300.0 + truth_side * 60.0 + 18.0 * np.linalg.cholesky(covariance) @ rng.standard_normal(40)
 
-    def squared(h):
+    def squared_height(h):
         return {"t": ((h - 300.0) / 60.0) ** 2}
 
-    y = squared(h)["t"] + NOISE * rng.standard_normal(40)
+    y = squared_height(h)["t"] + NOISE * rng.standard_normal(40)
     problem = Problem(
         title="",
         survey=Survey((Column("x", "m", x),), (Observation("t", "s", y[:, None]),)),
@@ -49,7 +49,7 @@ def mirrored_problem(prior_mean, truth_side, **inference):
             ),
         ),
         noise=Noise("gaussian", {"t": np.full((40, 1), NOISE)}),
-        forward=CallableModel(function=squared, inputs=(Quantity("h", "m"),), outputs=(Quantity("t", "s"),)),
+        forward=CallableModel(function=squared_height, inputs=(Quantity("h", "m"),), outputs=(Quantity("t", "s"),)),
         inputs=(SimulatorVariable("h"),),
         outputs=(SimulatorVariable("t"),),
         inference=InferenceSettings(**{"posterior": "coupled gaussian", **inference}),
@@ -117,7 +117,7 @@ def test_that_failures_and_the_search_for_others_stay_within_the_budget(budget):
 def test_that_no_second_solution_is_reported_if_there_is_none():
     """Nor a run spent on one: the smooth line takes as many as its steps and the verification."""
     for seed in (0, 1, 2):
-        posterior = invgp.invert(line_problem(smooth, seed=seed)[0], seed=seed)
+        posterior = invgp.invert(line_problem(smooth_outputs, seed=seed)[0], seed=seed)
         assert "Another solution" not in posterior.attrs["invgp_diagnostics"]
         assert posterior.attrs["invgp_runs"] <= 3 * 40
 
@@ -260,12 +260,12 @@ def test_that_odds_are_reported_down_to_one_in_a_hundred(lead, sure, words, tmp_
 
 
 def test_that_solutions_differ_where_any_latent_does_by_more_than_its_spread():
-    def explored(mean):
+    def explored_state(mean):
         marginals = SimpleNamespace(mean=np.asarray(mean), covariance=np.stack([np.diag([1.0, 0.04])] * 3))
         state = SimpleNamespace(posterior=SimpleNamespace(marginals=marginals))
         return SimpleNamespace(state=state, elbo=0.0, sure=True)
 
-    best, other = explored(np.zeros((3, 2))), explored([[0.9, 0.1], [0.1, 0.3], [-1.1, -0.1]])
+    best, other = explored_state(np.zeros((3, 2))), explored_state([[0.9, 0.1], [0.1, 0.3], [-1.1, -0.1]])
     assert "it differs at 2 of 3 sites, and" in describe_alternative(best, other)
 
 

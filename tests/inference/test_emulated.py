@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import invgp
-from helpers.line_problems import NOISE, Counted, line_problem, one_site, smooth, with_jump
+from helpers.line_problems import NOISE, Counted, line_problem, one_site, smooth_outputs, with_jump
 from helpers.problems import map_problem
 from invgp.adapters import CallableModel, Quantity
 from invgp.core.kernels import SquaredExponential
@@ -36,9 +36,9 @@ def off(one, other):
 
 
 def test_that_a_few_runs_per_site_give_the_posterior_of_many_runs():
-    counted = Counted(smooth)
+    counted = Counted(smooth_outputs)
     few = invgp.invert(line_problem(counted)[0])
-    many = invgp.invert(line_problem(smooth, emulator=False, samples=500)[0])
+    many = invgp.invert(line_problem(smooth_outputs, emulator=False, samples=500)[0])
     assert counted.rows - 40 == few.attrs["invgp_runs"] <= 4 * 40  # the data took 40 runs
     assert few.attrs["invgp_converged"] == many.attrs["invgp_converged"] == "yes"
     assert many.attrs["invgp_runs"] > 50 * few.attrs["invgp_runs"]
@@ -48,7 +48,7 @@ def test_that_a_few_runs_per_site_give_the_posterior_of_many_runs():
 
 
 def test_that_the_file_contains_the_errors_of_the_emulator():
-    posterior = invgp.invert(line_problem(smooth)[0])
+    posterior = invgp.invert(line_problem(smooth_outputs)[0])
     assert "polynomial" in posterior.attrs["invgp_emulator"]
     assert posterior.attrs["invgp_emulator_held_out_error"] < 0.1
     assert posterior.attrs["invgp_emulator_verification_error"] < 0.1
@@ -59,13 +59,13 @@ def test_that_the_file_contains_the_errors_of_the_emulator():
 @pytest.mark.slow
 @pytest.mark.parametrize("links", [("identity", "identity"), ("log", "increasing")])
 def test_that_runs_of_earlier_inversions_are_used_from_the_start(tmp_path, links):
-    problem, truth = line_problem(smooth, links=links)
+    problem, truth = line_problem(smooth_outputs, links=links)
     problem = replace(
         problem,
         latents=tuple(replace(v, mean=np.ones(1), std=np.full(1, 0.4)) for v in problem.latents),
         survey=replace(
             problem.survey,
-            observations=(replace(problem.survey.observations[0], values=smooth(*np.exp(0.3 * truth.T))["t"]),),
+            observations=(replace(problem.survey.observations[0], values=smooth_outputs(*np.exp(0.3 * truth.T))["t"]),),
         ),
     )
     ledger = tmp_path / "runs.sqlite"
@@ -109,7 +109,7 @@ def test_that_sites_at_a_jump_are_detected_and_evaluated_directly(size, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", [30, 79, 80, 100, 130, 2000])
-@pytest.mark.parametrize("function", [smooth, with_jump])
+@pytest.mark.parametrize("function", [smooth_outputs, with_jump])
 def test_that_the_budget_is_never_exceeded(budget, function):
     counted = Counted(function)
     problem, _ = line_problem(function, max_runs=budget)
@@ -127,7 +127,7 @@ def test_that_the_budget_is_never_exceeded(budget, function):
 
 
 def test_that_too_few_runs_for_an_emulator_mean_the_simulator_itself():
-    posterior = invgp.invert(line_problem(smooth, sites=3, runs_per_site=3)[0])
+    posterior = invgp.invert(line_problem(smooth_outputs, sites=3, runs_per_site=3)[0])
     assert posterior.attrs["invgp_emulator"] == "none"
     assert posterior.attrs["invgp_converged"] == "yes"
 
@@ -135,11 +135,11 @@ def test_that_too_few_runs_for_an_emulator_mean_the_simulator_itself():
 @pytest.mark.slow
 def test_that_a_simulator_that_fails_far_from_the_prior_mean_starts_narrower():
     def fragile(a, b):
-        answer = smooth(a, b)
+        answer = smooth_outputs(a, b)
         answer["t"][np.abs(b) > 1.2] = np.nan
         return answer
 
-    problem, truth = line_problem(smooth)
+    problem, truth = line_problem(smooth_outputs)
     kept = np.flatnonzero(np.abs(truth).max(axis=1) < 0.9)
     survey = problem.survey
     some = replace(
@@ -161,7 +161,7 @@ def test_that_a_simulator_that_fails_far_from_the_prior_mean_starts_narrower():
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["student-t", "laplace"])
 def test_that_heavy_tails_are_not_pulled_by_an_outlier(kind):
-    problem, _ = line_problem(smooth)
+    problem, _ = line_problem(smooth_outputs)
     spoilt = problem.survey.observations[0].values.copy()
     spoilt[20] += 3.0
     observations = (replace(problem.survey.observations[0], values=spoilt),)
@@ -212,7 +212,7 @@ def test_that_a_gaussian_posterior_raises_no_doubt():
 
 @pytest.mark.slow
 def test_that_a_misfit_is_reported():
-    problem, _ = line_problem(smooth)
+    problem, _ = line_problem(smooth_outputs)
     tight = replace(problem, noise=Noise("gaussian", {"t": np.full((40, 2), 0.3 * NOISE)}))
     loose = replace(problem, noise=Noise("gaussian", {"t": np.full((40, 2), 5 * NOISE)}))
     assert "fitted worse than its noise allows" in invgp.invert(tight).attrs["invgp_diagnostics"]
@@ -222,8 +222,8 @@ def test_that_a_misfit_is_reported():
 
 @pytest.mark.slow
 def test_that_diverging_noise_is_reported():
-    problem, truth = line_problem(smooth, sites=12)
-    exact = replace(problem.survey.observations[0], values=smooth(*truth.T)["t"])
+    problem, truth = line_problem(smooth_outputs, sites=12)
+    exact = replace(problem.survey.observations[0], values=smooth_outputs(*truth.T)["t"])
     noise = replace(problem.noise, learn={"t": np.inf})
     posterior = invgp.invert(replace(problem, survey=replace(problem.survey, observations=(exact,)), noise=noise))
     assert "The learnt noise of t is" in posterior.attrs["invgp_diagnostics"]
@@ -265,7 +265,7 @@ def test_that_ordered_depths_stay_ordered_and_fit():
 @pytest.mark.slow
 def test_that_realizations_with_inducing_points_are_as_smooth_as_the_field():
     """What the inducing variables leave open is drawn jointly: no speckle from site to site."""
-    problem, _ = line_problem(smooth, sites=60)
+    problem, _ = line_problem(smooth_outputs, sites=60)
     problem = replace(problem, output=OutputSettings(file=Path("unused.nc"), quantiles=(0.5,), realizations=2000))
     dense, sparse = (
         invgp.invert(replace(problem, inference=InferenceSettings(posterior="coupled gaussian", inducing=inducing)))
@@ -283,7 +283,7 @@ def test_that_realizations_with_inducing_points_are_as_smooth_as_the_field():
 @pytest.mark.parametrize(("emulator", "numbers"), [(False, 1_000), (True, 10_000)])  # half of all sites' samples
 def test_that_noise_that_mini_batches_cannot_learn_is_refused_before_any_run(emulator, numbers, monkeypatch):
     monkeypatch.setattr("invgp.inference.sample_sizes.DEFAULTS", SearchOptions(numbers_at_once=numbers))
-    counted = Counted(smooth)
+    counted = Counted(smooth_outputs)
     problem, _ = line_problem(counted, emulator=emulator)
     assert invgp.invert(problem).attrs["invgp_converged"] == "yes"
     counted.rows = 0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import invgp
-from helpers.averaged_fields import bent, field_problem
+from helpers.averaged_fields import field_problem, quadratic_averages
 from helpers.problems import map_problem
 from invgp.likelihoods import Poisson
 
@@ -46,7 +46,7 @@ def test_that_a_fit_is_that_of_the_cpu(rng):
 
 
 def test_that_a_field_is_that_of_the_cpu():
-    problem = field_problem(bent)
+    problem = field_problem(quadratic_averages)
     on_gpu, on_cpu = (invgp.invert(problem, device=device) for device in ("cuda", "cpu"))
     name = problem.latents[0].name
     assert on_gpu.attrs["invgp_runs"] == on_cpu.attrs["invgp_runs"]

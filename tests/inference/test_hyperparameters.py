@@ -45,7 +45,7 @@ def data(seed):
     return 2.0 * (0.5 + f) + 1.4 * NOISE * rng.standard_normal(SITES)
 
 
-def exact(y, at=X, *, noise=False):
+def exact_moments(y, at=X, *, noise=False):
     """Moments at points, of the log hyperparameters, and the log evidence, averaged over length-scale and std."""
     axis = np.log(FACTOR) * np.linspace(-5.0, 5.0, 41)
     grid = np.stack(np.meshgrid(axis, axis, axis if noise else [0.0], indexing="ij"), axis=-1).reshape(-1, 3)
@@ -78,7 +78,7 @@ def averaged():
 
 
 def test_that_the_posterior_of_a_linear_simulator_is_the_average_over_its_hyperparameters(averaged):
-    mean, std, theta, spread, evidence = exact(data(1))
+    mean, std, theta, spread, evidence = exact_moments(data(1))
     assert np.abs((averaged["a"].values - mean) / std).max() < 0.12
     assert np.median(averaged["a_std"].values / std) == pytest.approx(1.0, abs=0.03)
     np.testing.assert_allclose(averaged["a_std"].values / std, 1.0, atol=0.1)
@@ -108,7 +108,7 @@ def test_that_the_file_describes_the_hyperparameters_with_their_prior(averaged):
 @pytest.mark.slow
 def test_that_learnt_noise_is_averaged_too():
     found = invgp.invert(problem(data(2), {"length_scale": FACTOR, "std": FACTOR}, {"y": FACTOR}))
-    mean, std, theta, spread, _ = exact(data(2), noise=True)
+    mean, std, theta, spread, _ = exact_moments(data(2), noise=True)
     assert np.abs((found["a"].values - mean) / std).max() < 0.15
     assert np.median(found["a_std"].values / std) == pytest.approx(1.0, abs=0.04)
     drawn = np.log(found["y_noise_factor_sample"].values)
@@ -123,7 +123,7 @@ def test_that_a_map_uses_the_hyperparameters_of_each_draw(averaged, tmp_path):
     with invgp.open_posterior(file) as stored:
         there = invgp.predict(stored, grid="x=0.3:30.3:3", draws=50)
     points = there["x"].values
-    mean, std, *_ = exact(data(1), points)
+    mean, std, *_ = exact_moments(data(1), points)
     np.testing.assert_allclose(there["a"].values, mean, atol=0.15 * std.max())
     np.testing.assert_allclose(there["a_std"].values, std, rtol=0.12)
     draws = there["a_sample"].values
@@ -135,7 +135,7 @@ def test_that_a_map_uses_the_hyperparameters_of_each_draw(averaged, tmp_path):
 def test_that_inducing_points_and_a_nonlinear_simulator_can_be_averaged():
     """With an inducing point at every second site, and a length-scale that they resolve."""
 
-    def bent(a):
+    def exponential(a):
         return np.exp(0.3 * a)
 
     rng = np.random.default_rng(3)
@@ -148,7 +148,7 @@ def test_that_inducing_points_and_a_nonlinear_simulator_can_be_averaged():
             "a": {"unit": "m", "mean": 0.0, "std": 1.0, "kernel": {"length_scale": 1.5}, "learn": {"length_scale": 1.5}}
         },
         "noise": {"std": {"y": 0.05}},
-        "forward": bent,
+        "forward": exponential,
     }
     dense, sparse = (
         invgp.invert(invgp.define({"x": x, "y": y}, **settings, inference={"posterior": "sampled", **inference}))

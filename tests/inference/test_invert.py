@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 import invgp
-from helpers.problems import apparent_resistivity, map_problem, multiplied
+from helpers.problems import apparent_resistivity, map_problem, matrix_product
 from invgp.adapters import CallableModel, Quantity
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.inference.invert import InterruptedInversion, search_within_budget
@@ -185,7 +185,7 @@ def test_that_noise_may_be_unknown_where_nothing_was_observed():
 
 @pytest.mark.slow
 def test_that_the_number_of_blas_threads_does_not_change_the_result():
-    problem = with_function(map_problem(max_evaluations=3), multiplied)
+    problem = with_function(map_problem(max_evaluations=3), matrix_product)
     alone, two = (data_of(invgp.invert(problem, workers=workers)) for workers in (1, 2))
     xr.testing.assert_identical(alone, two)
 

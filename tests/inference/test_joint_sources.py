@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 import invgp
-from helpers.joint_problems import LOG, NOISE, SITES, WELLS, ClosedForm, combined, deviations, latents, observations
+from helpers.joint_problems import (
+    LOG,
+    NOISE,
+    SITES,
+    WELLS,
+    ClosedForm,
+    deviations,
+    latents,
+    linear_combination,
+    observations,
+)
 from invgp.errors import ConfigError
 from invgp.execution.pools import Loop
 from invgp.inference.invert import open_recorders
@@ -18,7 +28,7 @@ OTHER = np.asarray([130.0, 555.0, 1111.0, 1777.0])  # sites of a second method, 
 OTHER_DATA = np.asarray([51.0, 55.0, 46.0, 49.0])
 
 
-def source(x, y, name="y", forward=combined, noise=NOISE, **inference):
+def source(x, y, name="y", forward=linear_combination, noise=NOISE, **inference):
     used = {key: value for key, value in latents().items() if name == "y" or key == "velocity"}
     return invgp.define(
         {"x": x, name: y},
@@ -52,7 +62,7 @@ def joint(direct=None, **inference):
             coordinates={"x": "m"},
             observations={"y": "1"},
             latents=latents(),
-            forward=combined,
+            forward=linear_combination,
             noise={"std": {"y": NOISE}},
             direct=direct,
             inference={"posterior": "coupled gaussian"} | inference,
@@ -119,12 +129,12 @@ def test_that_each_source_has_its_share_of_runs():
     assert few[0] == more[0]
 
 
-def failing(velocity):
+def fails_above(velocity):
     return np.where(velocity > 53.0, np.nan, velocity - 1.0)
 
 
 def test_that_failures_are_counted_by_source():
-    second = source(OTHER, OTHER_DATA, "v", failing, 2.0, max_failed_share=0.5)
+    second = source(OTHER, OTHER_DATA, "v", fails_above, 2.0, max_failed_share=0.5)
     found = invgp.invert(source(SITES, observations(), max_failed_share=0.5).join({"sonic": second}))
     failed = found.attrs["invgp_source_runs_failed"]
     assert failed[0] == 0 < failed[1] == found.attrs["invgp_runs_failed"]
@@ -179,20 +189,20 @@ def test_that_a_source_can_be_switched_off_without_new_runs(tmp_path, posterior)
     np.testing.assert_array_equal(found["depth"], again["depth"])
 
 
-def curved(depth, velocity):
+def cubic_combination(depth, velocity):
     return 0.6 * depth + 1.1 * velocity + 2e-5 * (depth - 100.0) ** 3
 
 
 def test_that_runs_that_do_not_cover_the_posterior_are_reported(tmp_path):
     """A precise well narrows the depths everywhere: without it they extend far beyond the runs of the last steps."""
     well = {"coordinates": {"x": SITES}, "values": {"top": {"quantity": "depth", "value": 100.0, "std": 0.05}}}
-    first = source(SITES, observations(), forward=curved)
+    first = source(SITES, observations(), forward=cubic_combination)
     wells = invgp.define(
         {"x": SITES, "y": observations()},
         coordinates={"x": "m"},
         observations={"y": "1"},
         latents=latents(),
-        forward=curved,
+        forward=cubic_combination,
         noise={"std": {"y": NOISE}},
         direct={"wells": well},
     )

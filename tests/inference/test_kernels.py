@@ -39,13 +39,13 @@ def composed_problem(name, **inference):
 
 
 @functools.cache
-def inverted(name, **inference):
+def invert_composed(name, **inference):
     return invgp.invert(composed_problem(name, **inference))
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_that_the_posterior_at_the_sites_is_exact(name):
-    problem, found = composed_problem(name), inverted(name)
+    problem, found = composed_problem(name), invert_composed(name)
     mean, covariance = joint_posterior(problem, problem.survey.X)
     for j, latent in enumerate(("velocity", "depth")):
         own = slice(15 * j, 15 * (j + 1))
@@ -59,7 +59,7 @@ def test_that_the_posterior_at_the_sites_is_exact(name):
 @pytest.mark.parametrize("name", KERNELS)
 def test_that_a_map_from_the_file_is_exact(name, tmp_path):
     problem = composed_problem(name)
-    dataset = netcdf.read(netcdf.write(inverted(name), tmp_path / "posterior.nc"))
+    dataset = netcdf.read(netcdf.write(invert_composed(name), tmp_path / "posterior.nc"))
     sites = problem.survey.X[:3]
     points = np.concatenate([NEW, sites])
     table = pd.DataFrame(points, columns=["easting", "northing"])
@@ -78,7 +78,7 @@ def test_that_a_map_from_the_file_is_exact(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["nugget", "trend", "periodic"])
 def test_that_the_posterior_with_inducing_points_is_that_of_the_book(name):
-    problem, found = composed_problem(name, inducing=9), inverted(name, inducing=9)
+    problem, found = composed_problem(name, inducing=9), invert_composed(name, inducing=9)
     X, y = problem.survey.X, problem.survey.Y
     Z = np.stack([found[f"{c}_inducing"] for c in ("easting", "northing")], axis=-1)
     weights, conditional, covariances = [], [], []
@@ -110,7 +110,7 @@ def test_that_joint_draws_have_the_exact_covariance(name, exact, monkeypatch):
         monkeypatch.setattr(joint_draws, "DENSE_POINTS", 0)
         monkeypatch.setattr(joint_draws, "GRID_BYTES", 0)
     grid = "easting=20:80:30,northing=30:60:30"
-    found = predict(inverted(name), grid=grid, draws=4000)
+    found = predict(invert_composed(name), grid=grid, draws=4000)
     northing, easting = np.meshgrid([30.0, 60.0], [20.0, 50.0, 80.0], indexing="ij")
     X = np.stack([easting.ravel(), northing.ravel()], axis=-1)
     mean, covariance = joint_posterior(composed_problem(name), X)
@@ -125,7 +125,7 @@ def test_that_joint_draws_have_the_exact_covariance(name, exact, monkeypatch):
 def test_that_draws_at_many_points_of_an_own_kernel_are_refused(monkeypatch):
     monkeypatch.setattr(joint_draws, "DENSE_POINTS", 0)
     with pytest.raises(ConfigError, match=r"must have fewer points for draws .*'sinc of the tests'"):
-        predict(inverted("own"), grid="5", draws=2)
+        predict(invert_composed("own"), grid="5", draws=2)
 
 
 @pytest.mark.slow
@@ -277,7 +277,7 @@ def test_that_wrong_kernels_are_named(kernel, latent, message):
 
 
 def test_that_an_unknown_kernel_of_a_file_is_named(tmp_path):
-    dataset = inverted("own").copy()
+    dataset = invert_composed("own").copy()
     text = dataset["velocity"].attrs["kernel_definition"]
     dataset["velocity"].attrs["kernel_definition"] = text.replace("sinc of the tests", "sinc of nobody")
     path = netcdf.write(dataset, tmp_path / "posterior.nc")

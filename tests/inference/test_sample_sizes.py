@@ -47,12 +47,12 @@ def test_that_a_search_ends_at_the_most_evaluations(batch, tmp_path):
     search = SearchUnderWay(lambda f: np.exp(3.0 * f), problem, tmp_path)
     looked_at = []
 
-    def emulated(latents, label, sites):
+    def evaluate_emulator(latents, label, sites):
         looked_at.extend(sites)
         return emulator_evaluator(search.emulator)(latents, label, sites)
 
     algorithm = search.model.algorithm(search.model.emulator_stages)
-    ended = search.model.optimiser(algorithm, algorithm.init(), emulated, lambda _elbo, _found: None)
+    ended = search.model.optimiser(algorithm, algorithm.init(), evaluate_emulator, lambda _elbo, _found: None)
     assert ended.result.status == "stopped at inference.max_evaluations = 2 before the posterior converged"
     assert not ended.result.converged
     assert len(looked_at) == 2 * 4
@@ -77,10 +77,10 @@ def test_that_a_bound_is_by_the_last_estimator_which_has_the_most_samples(tmp_pa
     search = SearchUnderWay(np.square, sites_on_a_line([0.0, 100.0]), tmp_path)
     taken = []
 
-    def emulated(latents, label, sites):
+    def evaluate_emulator(latents, label, sites):
         taken.append(len(latents))
         return emulator_evaluator(search.emulator)(latents, label, sites)
 
     algorithm = search.model.algorithm(simulator_stages(search.model, search.runner))
-    search.model.optimiser.bound(algorithm, search.state.start, emulated)
+    search.model.optimiser.bound(algorithm, search.state.start, evaluate_emulator)
     assert taken == [24]

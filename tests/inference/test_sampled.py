@@ -218,12 +218,14 @@ def test_that_smoothed_weights_turn_one_normal_distribution_into_another(rng, wi
 def test_that_a_part_of_the_posterior_is_found_where_the_emulator_has_no_runs():
     """An instrument that saturates: the posterior of data at the limit reaches into the tail of the prior."""
 
-    def saturated(a):
+    def clipped_exponential(a):
         return np.clip(np.exp(1.2 * a), 0.3, 4.0)
 
     noise, y = 0.08, np.asarray([3.95, 0.5, 2.0, 4.02, 1.0, 0.8, 3.9, 1.5, 0.45, 1.2])
-    posterior = invgp.invert(problem(saturated, {"a": (0.0, 1.0)}, y, noise, seed=2))
+    posterior = invgp.invert(problem(clipped_exponential, {"a": (0.0, 1.0)}, y, noise, seed=2))
     for site in np.flatnonzero(y > 3.85):
-        (mean,), (std,) = exact_moments(lambda a, y=y[site]: -0.5 * ((y - saturated(a)) / noise) ** 2, [(0.0, 1.0)])
+        (mean,), (std,) = exact_moments(
+            lambda a, y=y[site]: -0.5 * ((y - clipped_exponential(a)) / noise) ** 2, [(0.0, 1.0)]
+        )
         assert posterior["a"].values[site] == pytest.approx(mean, abs=0.2 * std)
         assert posterior["a_std"].values[site] == pytest.approx(std, rel=0.2)

@@ -76,11 +76,11 @@ def test_that_a_process_with_few_sites_per_length_scale_is_dense():
 def test_that_more_precise_data_and_shorter_length_scales_need_more_points(kind):
     X = np.random.default_rng(8).uniform(0.0, 20.0, (500, 1))
 
-    def needed(length_scale, information):
+    def needed_points(length_scale, information):
         return needed_inducing_points([kind(1.0, np.asarray([length_scale]))], X, X, [information], 500)
 
-    assert needed(1.0, 10.0) < needed(1.0, 1000.0)
-    assert needed(1.0, 10.0) < needed(0.3, 10.0)
+    assert needed_points(1.0, 10.0) < needed_points(1.0, 1000.0)
+    assert needed_points(1.0, 10.0) < needed_points(0.3, 10.0)
     assert needed_inducing_points([kind(1.0, np.asarray([0.05]))], X, X, [1000.0], 20) is None
 
 

@@ -65,7 +65,7 @@ def run(model: Slow, values: list[float], folder: Path, **how) -> Evaluations:
         return evaluate(model, np.asarray(values)[:, None], context, recorder=ledger.open_recorder(model), **how)
 
 
-def claimed(folder: Path) -> int:
+def count_claims(folder: Path) -> int:
     with Ledger(folder / "runs.sqlite") as ledger:
         return len(list(ledger.select("SELECT * FROM claims")))
 
@@ -110,7 +110,7 @@ def test_that_each_run_is_made_once_by_whoever_comes_first(values, tmp_path: Pat
     for some, outcome in zip(values, outcomes, strict=True):
         assert outcome.ok.tolist() == [x > 0 for x in some]
         np.testing.assert_array_equal(outcome.outputs[outcome.ok, 0], [2.0 * x for x in some if x > 0])
-    assert claimed(tmp_path) == 0
+    assert count_claims(tmp_path) == 0
 
 
 def test_that_claims_of_a_killed_process_are_released(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_that_claims_of_a_killed_process_are_released(tmp_path: Path) -> None:
         while Path(f"/proc/{process.pid}/stat").read_text().split()[2] != "Z":  # nobody has taken note of its end
             time.sleep(0.01)
         assert run(Slow(), [1, 2, 4], tmp_path).ok.all()
-    assert claimed(tmp_path) == 0
+    assert count_claims(tmp_path) == 0
 
 
 def test_that_a_process_that_lives_is_waited_for_until_it_ends(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_that_a_batch_that_is_stopped_leaves_no_claim(tmp_path: Path) -> None:
 
     with pytest.raises(InterruptedError):
         run(Slow(), [1, 2, 3], tmp_path, watch=stop)
-    assert claimed(tmp_path) == 0
+    assert count_claims(tmp_path) == 0
     model = Slow()
     assert run(model, [1, 2, 3], tmp_path).ok.all()
     assert model.asked == {2: 1, 3: 1}

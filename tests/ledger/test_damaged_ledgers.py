@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from helpers.command_line import here, with_program, write_files
+from helpers.command_line import run_in_process, with_program, write_files
 from helpers.damaged_ledgers import MODELS, RUNS, STATEMENTS, VALUES, Model, campaign, edit, make_ledger
 from invgp.adapters import RunContext
 from invgp.errors import ConfigError, LedgerError
@@ -220,7 +220,7 @@ def test_that_statistics_of_analyze_are_allowed(path: Path) -> None:
 )
 def test_that_other_tables_than_those_of_a_ledger_are_refused(statement: str, reason: str, path: Path) -> None:
     edit(path, statement)
-    said = here("runs", "list", path.name, cwd=path.parent)
+    said = run_in_process("runs", "list", path.name, cwd=path.parent)
     assert (said.returncode, said.stdout) == (2, "")
     assert said.stderr.startswith(f"invgp: the ledger 'runs.sqlite' cannot be used: {reason}")
     assert "no run that it holds is lost" not in said.stderr
@@ -233,7 +233,7 @@ def test_that_a_truncated_ledger_ends_an_inversion_before_the_first_run(tmp_path
     data = (tmp_path / "posterior.ledger.sqlite").read_bytes()
     (tmp_path / "posterior.ledger.sqlite").write_bytes(data[: len(data) // 2])
     write_files(tmp_path, with_program(body="touch $(dirname $0)/was_called", directory=tmp_path))
-    said = here("run", "survey.toml", cwd=tmp_path)
+    said = run_in_process("run", "survey.toml", cwd=tmp_path)
     assert said.returncode == 2
     assert "posterior.ledger.sqlite' cannot be used: it is damaged (" in said.stderr
     assert not (tmp_path / "was_called").exists()
@@ -256,6 +256,6 @@ def test_that_control_characters_in_a_ledger_are_escaped(path: Path) -> None:
         context = RunContext(["\x1b[2Jlabel"], path.parent)
         evaluate(model, VALUES[:1], context, recorder=ledger.open_recorder(model))
     for arguments in (("list", path.name), ("show", path.name, str(2 * RUNS + 1))):
-        said = here("runs", *arguments, cwd=path.parent).stdout
+        said = run_in_process("runs", *arguments, cwd=path.parent).stdout
         assert "\\x1b[2Jlabel" in said
         assert "\x1b" not in said

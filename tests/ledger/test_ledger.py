@@ -75,7 +75,7 @@ def run(model: Model, values: np.ndarray, ledger: Ledger, **how) -> Evaluations:
     return evaluate(model, values, context(len(values), ledger.path.parent), recorder=recorder, **how)
 
 
-def same(one: Evaluations, other: Evaluations) -> bool:
+def are_equal(one: Evaluations, other: Evaluations) -> bool:
     kept = one.outputs.tobytes() == other.outputs.tobytes()
     return kept and (one.status, one.messages) == (other.status, other.messages)
 
@@ -85,7 +85,7 @@ def test_that_a_repeated_input_is_answered_to_the_bit_and_not_run(ledger: Ledger
     first = run(model, rows(1.1, -2.2, 3.3), ledger)
     again = run(model, rows(1.1, -2.2, 3.3), ledger)
     assert model.asked == [1.1, -2.2, 3.3]
-    assert same(first, again)
+    assert are_equal(first, again)
     assert again.status == (Status.OK, Status.EXIT_CODE, Status.OK)
 
 
@@ -98,7 +98,7 @@ def test_that_known_and_new_inputs_come_back_in_order(ledger: Ledger) -> None:
     outcome = evaluate(model, values, context(7, ledger.path.parent), recorder=recorder)
     assert model.asked == [2, 4, 6, 7]
     assert recorder.reused == 3
-    assert same(outcome, Model().evaluate(values, context(7, ledger.path.parent)))
+    assert are_equal(outcome, Model().evaluate(values, context(7, ledger.path.parent)))
 
 
 def test_that_another_model_is_not_answered(ledger: Ledger) -> None:

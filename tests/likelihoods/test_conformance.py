@@ -79,33 +79,33 @@ def product_moments(f, parameters):
     return location, np.broadcast_to(np.exp(2 * parameters), location.shape)
 
 
-def same(y):
+def identity(y):
     return y
 
 
 CASES = {
-    "gaussian": (Gaussian(0.5), at_sites(same, 1, 1), {"grid": np.linspace(-8, 8, 401)}),
-    "gaussian-shared": (Gaussian(0.5, outputs=3), at_sites(same, 3, 3), {}),
-    "gaussian-each": (Gaussian([0.5, 1.0, 2.0]), at_sites(same, 3, 3), {}),
-    "gaussian-known": (Gaussian(KNOWN), at_sites(same, 3, 3), {"site_specific": True}),
-    "gaussian-fixed": (Gaussian([0.5, 1.0], learn=False), at_sites(same, 2, 2), {}),
-    "student-t": (StudentT(0.7, dof=12.0), at_sites(same, 1, 1), {"grid": np.linspace(-60, 60, 1201)}),
-    "student-t-each": (StudentT([0.7, 2.0], dof=3.0), at_sites(same, 2, 2), {}),
-    "cauchy": (StudentT(0.7, dof=1.0), at_sites(same, 1, 1), {}),
+    "gaussian": (Gaussian(0.5), at_sites(identity, 1, 1), {"grid": np.linspace(-8, 8, 401)}),
+    "gaussian-shared": (Gaussian(0.5, outputs=3), at_sites(identity, 3, 3), {}),
+    "gaussian-each": (Gaussian([0.5, 1.0, 2.0]), at_sites(identity, 3, 3), {}),
+    "gaussian-known": (Gaussian(KNOWN), at_sites(identity, 3, 3), {"site_specific": True}),
+    "gaussian-fixed": (Gaussian([0.5, 1.0], learn=False), at_sites(identity, 2, 2), {}),
+    "student-t": (StudentT(0.7, dof=12.0), at_sites(identity, 1, 1), {"grid": np.linspace(-60, 60, 1201)}),
+    "student-t-each": (StudentT([0.7, 2.0], dof=3.0), at_sites(identity, 2, 2), {}),
+    "cauchy": (StudentT(0.7, dof=1.0), at_sites(identity, 1, 1), {}),
     # The density has a kink, so the trapezoidal rule needs a fine grid.
-    "laplace": (Laplace(0.7), at_sites(same, 1, 1), {"grid": np.linspace(-18, 18, 1801), "rtol": 1e-3}),
-    "laplace-each": (Laplace([0.7, 2.0]), at_sites(same, 2, 2), {}),
-    "warped": (Warped(0.6, **WARP), at_sites(same, 1, 1), {"grid": np.linspace(-9, 9, 601), "rtol": 1e-4}),
-    "warped-learnt": (Warped(0.6, **WARP, learn="noise and warp"), at_sites(same, 1, 1), {}),
-    "warped-fixed": (Warped(0.6, **WARP, learn="nothing"), at_sites(same, 1, 1), {}),
+    "laplace": (Laplace(0.7), at_sites(identity, 1, 1), {"grid": np.linspace(-18, 18, 1801), "rtol": 1e-3}),
+    "laplace-each": (Laplace([0.7, 2.0]), at_sites(identity, 2, 2), {}),
+    "warped": (Warped(0.6, **WARP), at_sites(identity, 1, 1), {"grid": np.linspace(-9, 9, 601), "rtol": 1e-4}),
+    "warped-learnt": (Warped(0.6, **WARP, learn="noise and warp"), at_sites(identity, 1, 1), {}),
+    "warped-fixed": (Warped(0.6, **WARP, learn="nothing"), at_sites(identity, 1, 1), {}),
     "logistic": (Logistic(), at_sites(np.sign, 1, 1), {"outcomes": [0.0, 1.0]}),
     "softmax": (Softmax(4), at_sites(one_hot, 4, 4), {"outcomes": np.eye(4)}),
     "poisson": (Poisson(-0.3), at_sites(counts, 1, 1), {"outcomes": np.arange(60.0)}),
     "poisson-each": (Poisson([-0.3, 1.0]), at_sites(counts, 2, 2), {}),
     "poisson-known": (Poisson(np.log(KNOWN)), at_sites(counts, 3, 3), {"site_specific": True}),
-    "student-t-learnt": (StudentT([0.7, 2.0], dof=3.0, learn_dof=True), at_sites(same, 2, 2), {}),
-    "student-t-only-dof": (StudentT(0.7, dof=12.0, learn=False, learn_dof=True), at_sites(same, 1, 1), {}),
-    "heteroscedastic": (HeteroscedasticGaussian(), at_sites(same, 1, 2, 0.5), {"grid": np.linspace(-25, 25, 2001)}),
+    "student-t-learnt": (StudentT([0.7, 2.0], dof=3.0, learn_dof=True), at_sites(identity, 2, 2), {}),
+    "student-t-only-dof": (StudentT(0.7, dof=12.0, learn=False, learn_dof=True), at_sites(identity, 1, 1), {}),
+    "heteroscedastic": (HeteroscedasticGaussian(), at_sites(identity, 1, 2, 0.5), {"grid": np.linspace(-25, 25, 2001)}),
     "probit": (Probit(), at_sites(np.sign, 1, 1), {"outcomes": [0.0, 1.0]}),
     "negative-binomial": (NegativeBinomial(2.5), at_sites(counts, 1, 1, 0.5), {"outcomes": np.arange(200.0)}),
     "negative-binomial-each": (NegativeBinomial([0.7, 20.0]), at_sites(counts, 2, 2), {}),
@@ -117,18 +117,18 @@ CASES = {
     "ordinal": (Ordinal(4, [-1.0, 0.2, 1.0]), at_sites(grades, 1, 1), {"outcomes": np.arange(4.0)}),
     "ordinal-two": (Ordinal(2), at_sites(lambda y: (y > 0) * 1.0, 1, 1), {"outcomes": [0.0, 1.0]}),
     "ordinal-fixed": (Ordinal(4, learn=False), at_sites(grades, 1, 1), {}),
-    "gprn": (GPRN([0.5, 1.0, 2.0], nodes=2), at_sites(same, 3, 8), {}),
-    "gprn-one": (GPRN(0.5, nodes=3), at_sites(same, 1, 6), {"grid": np.linspace(-12, 12, 601)}),
+    "gprn": (GPRN([0.5, 1.0, 2.0], nodes=2), at_sites(identity, 3, 8), {}),
+    "gprn-one": (GPRN(0.5, nodes=3), at_sites(identity, 1, 6), {"grid": np.linspace(-12, 12, 601)}),
     "seismic": (Seismic([0.025, 0.05, 0.075]), layers(), {}),
     "seismic-learnt": (Seismic(0.05, layers=3, learn=True), layers(), {}),
     "black-box": (
         BlackBox(product_density, latents=2, outputs=2, parameters=[-0.5, 0.3], moments=product_moments),
-        at_sites(same, 2, 2),
+        at_sites(identity, 2, 2),
         {},
     ),
     "black-box-bare": (
         BlackBox(lambda y, f: -np.abs(y - f)[..., 0] - np.log(2.0), latents=1, outputs=1),
-        at_sites(same, 1, 1),
+        at_sites(identity, 1, 1),
         {"grid": np.linspace(-20, 20, 2001), "rtol": 1e-3},
     ),
 }
@@ -150,7 +150,7 @@ def test_that_it_is_normalised_and_has_its_moments(name, dtype):
 
 
 def test_that_parameters_may_live_where_the_data_live(backend):
-    y, f = (backend.asarray(values) for values in at_sites(same, 3, 3))
+    y, f = (backend.asarray(values) for values in at_sites(identity, 3, 3))
     likelihood = Gaussian(backend.asarray([0.5, 1.0, 2.0]))
     check_likelihood(likelihood, y, f)
     assert likelihood.parameters.dtype == f.dtype

@@ -27,13 +27,13 @@ FAMILIES = {
 }
 
 
-def increasing(problem):
+def make_increasing(problem):
     """The log-linked latent of the map made to grow from layer to layer."""
     grows = replace(problem.latents[0], link=LINKS["increasing"], mean=np.asarray([40.0, 80.0]))
     return replace(problem, latents=(grows, *problem.latents[1:]))
 
 
-def learning(problem):
+def learn_kernels(problem):
     """Kernels of the first latent learnt."""
     learnt = replace(problem.latents[0], learn={"std": 2.0, "length_scale": 2.0})
     return replace(problem, latents=(learnt, *problem.latents[1:]))
@@ -66,7 +66,7 @@ def test_that_the_full_gaussian_of_an_earlier_version_is_read(tmp_path):
         np.testing.assert_allclose(before[name], now[name], rtol=1e-6)
 
 
-CHANGES = {"log": lambda problem: problem, "increasing": increasing, "learnt": learning}
+CHANGES = {"log": lambda problem: problem, "increasing": make_increasing, "learnt": learn_kernels}
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def linear():
 
 @pytest.fixture(scope="module")
 def layered():
-    return inverted("coupled")
+    return invert_changed("coupled")
 
 
 def through_a_file(dataset, folder):
@@ -92,14 +92,14 @@ CASES = [
 
 
 @functools.cache
-def inverted(family, change="log"):
+def invert_changed(family, change="log"):
     return invgp.invert(CHANGES[change](map_problem(**FAMILIES[family])))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "change"), CASES)
 def test_that_a_map_at_the_sites_is_the_posterior_itself(family, change, tmp_path):
-    posterior = through_a_file(inverted(family, change), tmp_path)
+    posterior = through_a_file(invert_changed(family, change), tmp_path)
     at_sites = predict(posterior, grid=str(tmp_path / "posterior.nc"))
     for latent in ("resistivity", "thickness"):
         for suffix in ("", "_std", "_quantile", "_prior", "_prior_std", "_information"):
@@ -133,7 +133,7 @@ def test_that_thresholds_are_converted_and_exceedance_agrees_with_the_normal_dis
 
 def test_that_what_a_linked_latent_exceeds_agrees_with_its_quantiles():
     for change in ("log", "increasing"):
-        posterior, point = inverted("coupled", change), "easting=500050,northing=6000040"
+        posterior, point = invert_changed("coupled", change), "easting=500050,northing=6000040"
         for layer, limit in enumerate(
             predict(posterior, grid=point, quantiles=[0.3])["resistivity_quantile"].values.flat
         ):
@@ -181,7 +181,7 @@ def test_that_quantiles_increase_for_any_order_of_levels(linear):
 @pytest.mark.parametrize("change", ["log", "increasing"])
 def test_that_the_summary_of_a_quantity_agrees_with_its_joint_draws(change):
     expression = "conductance [mS] = thickness / resistivity[1] + thickness / (2 * resistivity[2])"
-    posterior, grid = inverted("coupled", change), "easting=500010:500090:40,northing=6000020:6000060:40"
+    posterior, grid = invert_changed("coupled", change), "easting=500010:500090:40,northing=6000020:6000060:40"
     means = predict(posterior, grid=grid, derive=[expression])
     limits = {name: float(means[name].mean()) for name in ("conductance", "resistivity")}
     found = predict(
@@ -207,7 +207,7 @@ def test_that_the_summary_of_a_quantity_agrees_with_its_joint_draws(change):
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_that_draws_at_a_point_have_the_spread_of_the_map(family):
-    found = predict(inverted(family), grid="easting=500020:500080:30,northing=6000040", draws=8000)
+    found = predict(invert_changed(family), grid="easting=500020:500080:30,northing=6000040", draws=8000)
     for name in ("resistivity", "thickness"):
         draws = found[f"{name}_sample"]
         np.testing.assert_allclose(draws.mean("realization"), found[name], rtol=0.03)

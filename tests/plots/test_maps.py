@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from helpers.plotted_posteriors import assert_that_labels_can_be_read, draw, informed, overlaps
+from helpers.plotted_posteriors import add_information, assert_that_labels_can_be_read, draw, overlaps
 from invgp import plots
 from invgp.plots.map_colours import MapPoints
 
@@ -176,7 +176,7 @@ def on_grid(ds: xr.Dataset, shape: tuple[int, int] = (6, 9)) -> xr.Dataset:
 
 def test_that_a_map_shows_every_requested_quantity(area: xr.Dataset) -> None:
     show = ("mean", "std", "difference", "information")
-    selected = plots.select_latents(informed(area), ["depth"], ["2"])
+    selected = plots.select_latents(add_information(area), ["depth"], ["2"])
     figure = plots.plot_map(selected, show=show, limits={"depth_std": (0.0, 40.0)})
     draw(figure)
     titles = [ax.get_title(loc="left").replace("\n", " ") for ax in figure.axes]
@@ -190,7 +190,7 @@ def test_that_a_map_shows_every_requested_quantity(area: xr.Dataset) -> None:
 
 
 def test_that_a_grid_is_drawn_cell_by_cell_and_can_be_cut(area: xr.Dataset, tmp_path: Path) -> None:
-    grid = on_grid(informed(area))
+    grid = on_grid(add_information(area))
     grid.to_netcdf(tmp_path / "map.nc")
     with xr.open_dataset(tmp_path / "map.nc") as opened:
         figure = plots.plot_map(plots.select_latents(opened, ["depth"], ["3"]))

@@ -12,7 +12,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import invgp
-from helpers.plotted_posteriors import assert_that_labels_can_be_read, bands, draw, edges_of, informed
+from helpers.plotted_posteriors import add_information, assert_that_labels_can_be_read, bands, draw, edges_of
 from invgp import plots
 
 
@@ -98,7 +98,7 @@ def test_that_a_band_thinner_than_its_mean_can_be_seen(line: xr.Dataset) -> None
 
 
 def test_that_regions_with_little_information_are_hatched(line: xr.Dataset) -> None:
-    ds = informed(line)
+    ds = add_information(line)
     ax = plots.plot_section(ds).axes[0]
     hatched = [band for band in bands(ax) if band.get_hatch()]
     assert len(hatched) == 4
@@ -108,7 +108,7 @@ def test_that_regions_with_little_information_are_hatched(line: xr.Dataset) -> N
 
 
 def test_that_a_section_shows_quantities_and_keeps_limits(line: xr.Dataset) -> None:
-    selected = plots.select_latents(informed(line), ["depth"])
+    selected = plots.select_latents(add_information(line), ["depth"])
     figure = plots.plot_section(selected, show=("mean", "information"), limits={"depth": (100.0, 900.0)})
     assert figure.axes[0].get_ylim() == (900.0, 100.0)  # downwards
     assert figure.axes[1].get_ylabel() == "Information"

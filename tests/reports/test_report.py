@@ -275,7 +275,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     driver.quit()
 
 
-def opened(browser: Any, ds: xr.Dataset, folder: Path, kinds: tuple[str, ...] = ()) -> None:
+def open_report(browser: Any, ds: xr.Dataset, folder: Path, kinds: tuple[str, ...] = ()) -> None:
     """Open the report with these figures, without a word of complaint from the browser."""
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     browser.get(reports.write(ds, folder / "report.html", kinds=kinds).as_uri())
@@ -295,7 +295,7 @@ def text_of(browser: Any, element: str) -> str:
 
 @needs_chromium
 def test_that_the_controls_of_a_map_work(browser: Any, area: xr.Dataset, tmp_path: Path) -> None:
-    opened(browser, area, tmp_path)
+    open_report(browser, area, tmp_path)
     pixels = "const c = document.querySelector('#field canvas'); return c.toDataURL().length"
     before = browser.execute_script("return document.querySelector('#field canvas').toDataURL()")
     assert browser.execute_script(pixels) > 1000
@@ -324,7 +324,7 @@ def test_that_a_line_can_be_pointed_at_clicked_and_walked_along(browser: Any, li
     from selenium.webdriver.common.action_chains import ActionChains  # noqa: PLC0415
     from selenium.webdriver.common.keys import Keys  # noqa: PLC0415
 
-    opened(browser, line, tmp_path)
+    open_report(browser, line, tmp_path)
     chart = browser.find_element("id", "field")
     ActionChains(browser).move_to_element(chart).perform()
     assert text_of(browser, "tooltip").startswith("Site ")
@@ -343,7 +343,7 @@ def test_that_a_phone_needs_not_scroll_sideways(
     browser: Any, kind: str, area: xr.Dataset, line: xr.Dataset, tmp_path: Path
 ) -> None:
     ds = {"area": area, "line": line, "site": line.isel(site=[3])}[kind]
-    opened(browser, ds, tmp_path)
+    open_report(browser, ds, tmp_path)
     metrics = {"width": PHONE, "height": 740, "deviceScaleFactor": 2, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     # The panels are drawn again one after the other.
@@ -360,7 +360,7 @@ def test_that_a_phone_needs_not_scroll_sideways(
 def test_that_a_hostile_posterior_runs_nothing(browser: Any, area: xr.Dataset, tmp_path: Path) -> None:
     hostile = area.assign_attrs(title=HOSTILE).assign_coords(layer_label=("layer", [HOSTILE, "early"]))
     hostile["depth"] = hostile["depth"].assign_attrs(long_name=HOSTILE, units=HOSTILE)
-    opened(browser, hostile, tmp_path)
+    open_report(browser, hostile, tmp_path)
     assert browser.execute_script("return document.querySelectorAll('img[src=x]').length") == 0
     assert HOSTILE.replace("\u2028", "") in text_of(browser, "site-latents").replace("\u2028", "")
 
@@ -371,7 +371,7 @@ def test_that_a_map_of_a_grid_is_its_cells(browser: Any, area: xr.Dataset, tmp_p
     easting, northing = np.meshgrid(1e3 * np.arange(6.0), 5e3 + 2e3 * np.arange(5.0))
     for name, at in (("easting", easting), ("northing", northing)):
         nodes[name] = ("site", at.ravel(), area[name].attrs)
-    opened(browser, nodes, tmp_path)
+    open_report(browser, nodes, tmp_path)
     script = "const c = document.querySelector('#field canvas'); const {width: w, height: h} = c; "
     script += "const d = c.getContext('2d').getImageData(0, 0, w, h).data; "
     script += "return [...Array(w * h).keys()].map(i => d[4 * i + 3] === 255 ? 1 : 0).concat([w])"
@@ -386,7 +386,7 @@ def test_that_a_map_of_a_grid_is_its_cells(browser: Any, area: xr.Dataset, tmp_p
 def test_that_ten_thousand_sites_with_gaps_are_drawn(browser: Any, area: xr.Dataset, tmp_path: Path) -> None:
     large = many_sites(area, 10_000)
     large["depth"][100:300] = np.nan
-    opened(browser, large, tmp_path)
+    open_report(browser, large, tmp_path)
     choose(browser, "site", "150")
     assert text_of(browser, "site-title").startswith("Site 150:")
     assert "\N{EN DASH}" in text_of(browser, "readout")
@@ -401,7 +401,7 @@ def test_that_a_wide_table_scrolls_in_its_box_on_a_phone_and_is_whole_on_paper(
     wide = area.copy()
     for name in str(area.attrs["invgp_observations"]).split():
         wide[f"{name}_noise_std"] = area[f"{name}_noise_std"] * (100.0 + wide["site"])  # a range, and long words
-    opened(browser, wide, tmp_path)
+    open_report(browser, wide, tmp_path)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media})
     metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
@@ -415,7 +415,7 @@ def test_that_a_wide_table_scrolls_in_its_box_on_a_phone_and_is_whole_on_paper(
 @pytest.mark.slow
 @needs_chromium
 def test_that_the_page_prints(browser: Any, area: xr.Dataset, tmp_path: Path) -> None:
-    opened(browser, area, tmp_path, ("map",))
+    open_report(browser, area, tmp_path, ("map",))
     printed = base64.b64decode(
         browser.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.69})["data"]
     )

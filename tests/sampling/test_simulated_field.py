@@ -9,7 +9,7 @@ import pytest
 from arviz_stats.base.array import array_stats
 from scipy import stats
 
-from helpers.averaged_fields import DATA, NOISE, SENSORS, WINDOWS, X, averages, bent, field_problem
+from helpers.averaged_fields import DATA, NOISE, SENSORS, WINDOWS, X, averages, field_problem, quadratic_averages
 from helpers.reference_problems import simulator_of
 from invgp.sampling.simulated_field import SimulatedField
 from invgp.sampling.tempered_chains import Limits, sample_chains
@@ -64,7 +64,7 @@ def test_that_the_likelihood_is_that_of_the_noise(kind: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("kind", NOISES)
 def test_that_the_surrogate_approximates_the_likelihood_and_has_its_own_gradient(kind: str, tmp_path: Path) -> None:
-    problem = field_problem(bent, NOISES[kind])
+    problem = field_problem(quadratic_averages, NOISES[kind])
     target = SimulatedField(problem, simulator_of(problem, tmp_path))
     rng, block = np.random.default_rng(2), np.arange(1)
     assert target.fit_surrogate(1.0) is None

@@ -41,7 +41,7 @@ def post(body: bytes, headers: bytes = b"", path: bytes = b"/InputSizes") -> byt
 
 
 @contextmanager
-def serving(directory: Path, model: CallableModel = MODEL) -> Iterator[ModelServer]:
+def start_server(directory: Path, model: CallableModel = MODEL) -> Iterator[ModelServer]:
     """A server in this process."""
     with ModelServer(model, directory / "runs", port=0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -56,7 +56,7 @@ def address_of(server: ModelServer) -> Address:
 @contextmanager
 def serving_here(directory: Path) -> Iterator[Address]:
     """The address of a server in this process."""
-    with serving(directory) as server:
+    with start_server(directory) as server:
         yield address_of(server)
 
 
@@ -149,7 +149,7 @@ def held_model(directory: Path) -> CallableModel:
 def test_that_clients_take_turns_with_their_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One worker, and a client that asks for eight runs: it does not delay the run of another by more than two."""
     monkeypatch.setattr("invgp.serving.model_server.MOST_CONNECTIONS", 16)  # eight runs per address
-    with serving(tmp_path, held_model(tmp_path)) as server, ThreadPoolExecutor(9) as pool:
+    with start_server(tmp_path, held_model(tmp_path)) as server, ThreadPoolExecutor(9) as pool:
         address = address_of(server)
         asked = [pool.submit(ask, address, "/Evaluate", HELD, HERE) for _ in range(8)]
         wait_until(lambda: server._runs._requested[HERE] == 8)
@@ -168,7 +168,7 @@ def test_that_clients_take_turns_with_their_runs(tmp_path: Path, monkeypatch: py
 
 def test_that_clients_that_may_have_disconnected_come_last(tmp_path: Path) -> None:
     abandoned = post(EVALUATE.replace(b"500", b"2"), path=b"/Evaluate")
-    with serving(tmp_path, held_model(tmp_path)) as server, ThreadPoolExecutor(2) as pool:
+    with start_server(tmp_path, held_model(tmp_path)) as server, ThreadPoolExecutor(2) as pool:
         address = address_of(server)
         held = pool.submit(ask, address, "/Evaluate", HELD, HERE)
         wait_until(lambda: server._runs._requested[HERE] == 1)
@@ -287,7 +287,7 @@ def test_that_idle_connections_are_closed(tmp_path: Path, monkeypatch: pytest.Mo
 def test_that_nothing_is_left_of_a_server(tmp_path: Path) -> None:
     threads, children = set(threading.enumerate()), set(psutil.Process().children(recursive=True))
     with ThreadPoolExecutor(3) as pool, ExitStack() as stack:
-        with serving(tmp_path, held_model(tmp_path)) as server:
+        with start_server(tmp_path, held_model(tmp_path)) as server:
             address = address_of(server)
             for _ in range(20):
                 stack.enter_context(connect(address))

@@ -121,31 +121,31 @@ def test_that_survey_k_depends_neither_on_the_number_of_workers_nor_on_that_of_s
 def test_that_finished_surveys_are_not_computed_again(exact, tmp_path):
     calls = []
 
-    def counted(depth):
+    def count_runs(depth):
         calls.append(depth)
         return 2.0 * depth
 
     output = tmp_path / "line.nc"
-    first = calibrate(line_problem(function=counted), 3, output=output)
+    first = calibrate(line_problem(function=count_runs), 3, output=output)
     xr.testing.assert_equal(first["depth_truth"], exact["depth_truth"][:3])
     calls.clear()
-    again = calibrate(line_problem(function=counted), 3, output=output)
+    again = calibrate(line_problem(function=count_runs), 3, output=output)
     assert not calls
     xr.testing.assert_identical(first.drop_attrs(), again.drop_attrs())
-    more = calibrate(line_problem(function=counted), 4, output=output)
+    more = calibrate(line_problem(function=count_runs), 4, output=output)
     xr.testing.assert_equal(more["depth_score"], exact["depth_score"][:4])
 
 
 def test_that_runs_of_an_unfinished_survey_are_not_repeated(tmp_path):
     calls, last = [], 9
 
-    def counted(depth):
+    def count_runs(depth):
         if len(calls) == last:
             raise KeyboardInterrupt
         calls.append(float(depth))
         return 2.0 * depth
 
-    problem = line_problem(function=counted)
+    problem = line_problem(function=count_runs)
     problem = replace(problem, forward=replace(problem.forward, vectorised=False, rows=1))
     folder, output = tmp_path / "line.surveys", tmp_path / "line.nc"
     for _ in range(3):

@@ -230,7 +230,7 @@ class Kernel:
         mask = as_like(np.asarray(self.scale_mask, dtype=np.float64), parameters)
         return self.with_parameters(parameters + mask * xp.log(as_like(variance, parameters) / self.variance))
 
-    def permuted(self, order: Sequence[int]) -> Kernel:
+    def permute(self, order: Sequence[int]) -> Kernel:
         """Return the kernel for inputs whose column i is the column ``order[i]`` of the inputs of this kernel.
 
         Its parameters have the same order.

@@ -279,7 +279,7 @@ class OnDimensions(Wrapped):
         if not isinstance(self.kernel, Kernel) or not whole or not numbers or len(set(numbers)) < len(numbers):
             raise ValueError(f"dimensions must be different whole numbers from 0, were {self.dimensions!r}")
 
-    def permuted(self, order: Any) -> Kernel:
+    def permute(self, order: Any) -> Kernel:
         """Return the kernel for permuted inputs."""
         places = list(order)
         return replace(self, dimensions=tuple(places.index(d) for d in self.dimensions))

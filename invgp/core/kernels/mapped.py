@@ -217,10 +217,10 @@ class Trended(Wrapped):
             gradient = gradient + term.pull_back_diagonal(X, self.kernel.variance * cotangent).X1
         return KernelGradient(found.parameters + by_variance * _variance_slope(self.kernel), gradient)
 
-    def permuted(self, order: Sequence[int]) -> Kernel:
+    def permute(self, order: Sequence[int]) -> Kernel:
         """Return the kernel for permuted inputs."""
-        terms = tuple(term.permuted(order) for term in self.terms)
-        return replace(self, kernel=self.kernel.permuted(order), terms=terms)
+        terms = tuple(term.permute(order) for term in self.terms)
+        return replace(self, kernel=self.kernel.permute(order), terms=terms)
 
     def correlation_length(self, dimensions: int) -> Array:
         """Return that (D,) of the kernel without the trend."""

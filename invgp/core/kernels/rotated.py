@@ -95,7 +95,7 @@ class Rotated(Wrapped):
         xp = array_namespace(own)
         return 1.0 / xp.sqrt(xp.sum((as_like(self.axes, own) / own[:, None]) ** 2, axis=0))
 
-    def permuted(self, order: Sequence[int]) -> Kernel:
+    def permute(self, order: Sequence[int]) -> Kernel:
         """Return the kernel for permuted inputs."""
         xp = array_namespace(self.axes)
         return replace(self, axes=xp.stack([self.axes[:, d] for d in order], axis=1))

@@ -43,7 +43,7 @@ class _WithVariance(Kernel):
         """Return the kernel with another log variance."""
         return replace(self, variance=array_namespace(parameters).exp(parameters)[0, ...])
 
-    def permuted(self, order: Any) -> Kernel:  # noqa: ARG002 - the order of the inputs has no effect
+    def permute(self, order: Any) -> Kernel:  # noqa: ARG002 - the order of the inputs has no effect
         """Return the kernel for permuted inputs."""
         return self
 

@@ -93,7 +93,7 @@ class Stationary(Kernel):
         values = array_namespace(parameters).exp(parameters)
         return replace(self, variance=values[0, ...], length_scale=values[1:])
 
-    def permuted(self, order: Any) -> Kernel:
+    def permute(self, order: Any) -> Kernel:
         """Return the kernel for permuted inputs, with permuted length-scales."""
         return self if self.length_scale.shape[0] == 1 else replace(self, length_scale=self.length_scale[list(order)])
 
@@ -249,9 +249,9 @@ class RationalQuadratic(Stationary):
         value = self.correlation(r2)
         return value, -0.5 * value / (1.0 + r2 / (2.0 * self.shape))
 
-    def permuted(self, order: Any) -> Kernel:
+    def permute(self, order: Any) -> Kernel:
         """Return the kernel for permuted inputs, with its parameters in the same order."""
-        return Kernel.permuted(self, order)
+        return Kernel.permute(self, order)
 
     def linearise(self, X1: Array, X2: Array) -> Linearised:
         """Compute the covariance with its derivatives, also with respect to the shape."""

@@ -429,11 +429,11 @@ def transforms_of(log_density: LogDensity) -> Transform:
     def transform(root: Array) -> LogDensity:
         transposed = array_namespace(root).matrix_transpose(root)
 
-        def transformed(x: Array) -> tuple[Array, Array]:
+        def transformed_target(x: Array) -> tuple[Array, Array]:
             value, gradient = log_density(x @ root)
             return value, gradient @ transposed
 
-        return transformed
+        return transformed_target
 
     return transform
 

@@ -155,11 +155,11 @@ def test_that_a_program_that_cannot_be_started_is_reported(program: MakeProgram,
 def test_that_a_program_that_we_cannot_talk_to_does_not_stay(
     program: MakeProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def raise_too_many_files(*_: object) -> None:
         raise OSError(24, "Too many open files")
 
     served = model(program, tmp_path)
-    monkeypatch.setattr(os, "set_blocking", full)
+    monkeypatch.setattr(os, "set_blocking", raise_too_many_files)
     got = run(served, tmp_path, [1.0])
     assert got.status == (Status.NOT_STARTED,)
     assert got.messages[0].endswith("could not be started: [Errno 24] Too many open files")

@@ -53,7 +53,7 @@ umbridge.serve_models([Times("times"), Inert("inert")], int(sys.argv[1]), max_wo
 """
 
 
-def expected(values: np.ndarray) -> np.ndarray:
+def expected_outputs(values: np.ndarray) -> np.ndarray:
     times = 2 * values[:, :2] / values[:, 2:]
     return np.column_stack([times, times.sum(axis=1)])
 
@@ -101,7 +101,7 @@ def test_that_a_real_server_conforms(servers: list[str], tmp_path: Path) -> None
 def test_that_several_servers_with_several_connections_conform(servers: list[str], tmp_path: Path) -> None:
     model = times_model(*servers, connections=2)
     check_forward_model(model, VALUES, tmp_path)
-    np.testing.assert_array_equal(model.evaluate(VALUES, context(3)).outputs, expected(VALUES))
+    np.testing.assert_array_equal(model.evaluate(VALUES, context(3)).outputs, expected_outputs(VALUES))
 
 
 def test_that_a_fault_of_a_real_server_is_reported_and_affects_no_other_row(servers: list[str]) -> None:
@@ -113,7 +113,7 @@ def test_that_a_fault_of_a_real_server_is_reported_and_affects_no_other_row(serv
     assert re.search(r"^run site-3: server http://.*: HTTP status 500: .*Internal Server Error", outcome.messages[3])
     assert outcome.messages[7].endswith("output time[1] is nan")
     assert outcome.messages[11].endswith("input depth[2] is nan, which JSON cannot carry")
-    np.testing.assert_array_equal(np.delete(outcome.outputs, bad, axis=0), expected(np.vstack([VALUES] * 3)))
+    np.testing.assert_array_equal(np.delete(outcome.outputs, bad, axis=0), expected_outputs(np.vstack([VALUES] * 3)))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_that_runs_really_happen_at_once(
         with caplog.at_level(logging.INFO, logger="invgp.adapters.umbridge"):
             outcome = evaluate(model, values, context(24), concurrency=concurrency)
         at_once = 24 * 0.05 / (time.perf_counter() - started)
-        np.testing.assert_array_equal(outcome.outputs, expected(values))
+        np.testing.assert_array_equal(outcome.outputs, expected_outputs(values))
     assert at_once > 1.5
     said = [re.findall(r"24 runs in .* s, ([\d.]+) at once on average", r.message) for r in caplog.records]
     assert len(said) == attempts
@@ -186,13 +186,13 @@ def test_that_a_server_that_is_down_costs_no_row(servers: list[str], caplog: pyt
     model = times_model(f"http://127.0.0.1:{free_port()}", servers[0], retries=1, config={"seconds": 0.01})
     values = np.repeat(VALUES, 10, axis=0)
     outcome = model.evaluate(values, context(30))
-    np.testing.assert_array_equal(outcome.outputs, expected(values))
+    np.testing.assert_array_equal(outcome.outputs, expected_outputs(values))
     assert ["it gets no more runs of this batch" in record.message for record in caplog.records] == [True]
 
 
 def test_that_a_single_row_does_not_need_the_first_server(servers: list[str]) -> None:
     model = times_model(f"http://127.0.0.1:{free_port()}", servers[0])
-    np.testing.assert_array_equal(model.evaluate(VALUES[:1], context(1)).outputs, expected(VALUES[:1]))
+    np.testing.assert_array_equal(model.evaluate(VALUES[:1], context(1)).outputs, expected_outputs(VALUES[:1]))
     assert model.evaluate(VALUES[:0], context(0)).outputs.shape == (0, 3)
 
 
@@ -213,7 +213,7 @@ def test_that_a_server_that_comes_up_late_is_waited_for() -> None:
         starting.start()
         outcome = model.evaluate(VALUES, context(3))
         starting.join()
-    np.testing.assert_array_equal(outcome.outputs, expected(VALUES))
+    np.testing.assert_array_equal(outcome.outputs, expected_outputs(VALUES))
 
 
 def test_that_an_interrupted_row_is_sent_to_another_server(servers: list[str]) -> None:
@@ -221,7 +221,7 @@ def test_that_an_interrupted_row_is_sent_to_another_server(servers: list[str]) -
     with raw_server(sends(b"")) as hangs_up:
         model = times_model(hangs_up.url, servers[0], retries=1, config={"seconds": 0.02})
         values = np.repeat(VALUES, 4, axis=0)
-        np.testing.assert_array_equal(model.evaluate(values, context(12)).outputs, expected(values))
+        np.testing.assert_array_equal(model.evaluate(values, context(12)).outputs, expected_outputs(values))
         assert hangs_up.asked > 0
 
 
@@ -255,12 +255,12 @@ def test_that_a_server_without_model_information_costs_no_row(
 def test_that_ctrl_c_does_not_wait_for_the_servers() -> None:
     with ExitStack() as stack:
         urls = [stack.enter_context(raw_server(lambda _: time.sleep(30))).url for _ in range(2)]
-        seconds, errors = interrupted(urls)
+        seconds, errors = interrupt_client(urls)
     assert seconds < 20
     assert errors.strip().endswith("KeyboardInterrupt")
 
 
-def interrupted(urls: list[str]) -> tuple[float, str]:
+def interrupt_client(urls: list[str]) -> tuple[float, str]:
     """Seconds from Ctrl-C to the end of a process that waits for servers, and its standard error."""
     script = (
         "import sys; from pathlib import Path; import numpy as np\n"

@@ -73,7 +73,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def inverted(folder: Path, forward: str = FUNCTION, scheduler: str | None = None) -> xr.Dataset:
+def invert_field(folder: Path, forward: str = FUNCTION, scheduler: str | None = None) -> xr.Dataset:
     """The posterior without what tells where the runs were made."""
     sys.modules.pop("averages", None)
     (folder / "survey.toml").write_text(CONFIG.replace("FORWARD", forward), encoding="utf-8")
@@ -105,13 +105,13 @@ def server(folder: Path) -> Iterator[str]:
 
 
 def test_that_a_dask_cluster_does_not_change_the_result_of_a_field(folder: Path, dask_file: str) -> None:
-    assert inverted(folder).identical(inverted(folder, scheduler=dask_file))
+    assert invert_field(folder).identical(invert_field(folder, scheduler=dask_file))
 
 
 @pytest.mark.slow
 def test_that_a_server_does_not_change_the_result_of_a_field(folder: Path, server: str) -> None:
     asked = f'adapter = "umbridge"\nurls = ["{server}"]\nmodel = "averages"'
-    assert inverted(folder).identical(inverted(folder, asked))
+    assert invert_field(folder).identical(invert_field(folder, asked))
 
 
 def test_that_a_server_with_another_grid_is_reported(folder: Path, server: str) -> None:

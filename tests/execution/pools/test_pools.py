@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from helpers.problems import map_problem
-from helpers.worker_pools import PATIENCE, Program, cluster, context, rows, started
+from helpers.worker_pools import PATIENCE, Program, cluster, context, rows, started_inputs
 from invgp import invert
 from invgp.adapters import Evaluations, ForwardModel, Quantity, Status
 from invgp.errors import ConfigError, RunsFailedError
@@ -59,7 +59,7 @@ def run(model: ForwardModel, values: np.ndarray, pool: Pool, directory: Path, **
         )  # fmt: skip
 
 
-def recorded(directory: Path) -> dict[float, Status]:
+def recorded_statuses(directory: Path) -> dict[float, Status]:
     with Ledger(directory / "runs.sqlite", read_only=True) as ledger:
         runs = list(ledger.runs())
     assert len({r.inputs[0] for r in runs}) == len(runs)
@@ -76,7 +76,7 @@ def test_that_the_pool_does_not_change_the_result(program: Program, pool: Pool, 
     outcome = run(model, values, pool, tmp_path, concurrency=concurrency)
     assert outcome.outputs.tobytes() == alone.outputs.tobytes()
     assert outcome.status == alone.status
-    assert recorded(tmp_path) == dict.fromkeys(range(8), Status.OK)
+    assert recorded_statuses(tmp_path) == dict.fromkeys(range(8), Status.OK)
     assert 0.0 < concurrency.average < 2.5
     assert not list((tmp_path / "runs").iterdir())
 
@@ -101,7 +101,7 @@ def test_that_a_worker_that_is_killed_loses_no_run(program: Program, pool: Pool,
     outcome = run(model, values, pool, tmp_path)
     assert outcome.ok.all(), outcome.messages
     assert outcome.outputs.tobytes() == evaluate(model, values, context(12, tmp_path)).outputs.tobytes()
-    assert recorded(tmp_path) == dict.fromkeys(range(12), Status.OK)
+    assert recorded_statuses(tmp_path) == dict.fromkeys(range(12), Status.OK)
     assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or ())]
 
 
@@ -113,11 +113,11 @@ def test_that_a_run_that_always_kills_its_worker_is_found(program: Program, pool
     assert outcome.ok.tolist() == [i != 3 for i in range(9)]
     assert outcome.status[3] is Status.KILLED
     assert outcome.messages[3].startswith("run run3: its worker process died, ")
-    assert recorded(tmp_path) == dict.fromkeys(range(9), Status.OK) | {3: Status.KILLED}
-    before = len(started(tmp_path))
+    assert recorded_statuses(tmp_path) == dict.fromkeys(range(9), Status.OK) | {3: Status.KILLED}
+    before = len(started_inputs(tmp_path))
     again = run(model, rows(*range(9)), pool, tmp_path)
     assert again.status == outcome.status
-    assert len(started(tmp_path)) == before
+    assert len(started_inputs(tmp_path)) == before
 
 
 @pytest.mark.slow
@@ -127,7 +127,7 @@ def test_that_the_row_of_a_task_that_kills_its_worker_is_found(function, pool: P
     assert model.rows_per_task > 7
     outcome = run(model, rows(*range(7)), pool, tmp_path)
     assert [s.value for s in outcome.status] == ["ok"] * 5 + ["killed", "ok"]
-    assert recorded(tmp_path) == dict.fromkeys(range(7), Status.OK) | {5: Status.KILLED}
+    assert recorded_statuses(tmp_path) == dict.fromkeys(range(7), Status.OK) | {5: Status.KILLED}
 
 
 def test_that_rows_that_are_there_twice_are_run_once(program: Program, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_that_rows_that_are_there_twice_are_run_once(program: Program, tmp_path:
     parts: list[Evaluations] = []
     values = rows(1, 2, 1, 3, 2, 2, 1)
     outcome = evaluate(model, values, context(7, tmp_path), watch=parts.append)
-    assert sorted(started(tmp_path)) == [1, 2, 3]
+    assert sorted(started_inputs(tmp_path)) == [1, 2, 3]
     assert outcome.ok.tolist() == [True, False, True, True, False, False, True]
     good = outcome.ok
     np.testing.assert_allclose(outcome.outputs[good], values[good] / 3, rtol=1e-5)
@@ -152,7 +152,7 @@ def test_that_workers_write_their_rows_themselves(program: Program, pool: Pool, 
 
     def dawdle(part: Evaluations) -> None:
         deadline = time.monotonic() + PATIENCE
-        while len(recorded(tmp_path)) < 3 and time.monotonic() < deadline:  # of this one, and of both workers
+        while len(recorded_statuses(tmp_path)) < 3 and time.monotonic() < deadline:  # of this one, and of both workers
             time.sleep(0.02)
         taken.set()
         raise StopError
@@ -163,7 +163,7 @@ def test_that_workers_write_their_rows_themselves(program: Program, pool: Pool, 
     with pytest.raises(StopError):
         run(model, rows(*range(8)), pool, tmp_path, watch=dawdle)
     assert taken.is_set()
-    assert len(recorded(tmp_path)) >= 3
+    assert len(recorded_statuses(tmp_path)) >= 3
 
 
 @pytest.mark.slow
@@ -193,9 +193,9 @@ def test_that_a_run_is_recorded_before_its_worker_returns_it(pool: Pool, tmp_pat
 
     outcome = run(Model(), rows(*range(6)), pool, tmp_path)
     assert (tmp_path / "died").exists()
-    assert sorted(started(tmp_path)) == list(range(6))
+    assert sorted(started_inputs(tmp_path)) == list(range(6))
     assert outcome.ok.tolist() == [True, False, True, True, True, True]
-    assert recorded(tmp_path) == dict.fromkeys(range(6), Status.OK) | {1: Status.NAN}
+    assert recorded_statuses(tmp_path) == dict.fromkeys(range(6), Status.OK) | {1: Status.NAN}
 
 
 def test_that_a_ledger_out_of_reach_is_left_to_the_parent(tmp_path: Path, program: Program) -> None:
@@ -236,7 +236,7 @@ def test_that_an_inversion_is_the_same_on_every_pool(kind: str, request: pytest.
     assert alone.identical(together)
 
 
-def mistaken(sentence: str, **settings) -> None:
+def assert_refused(sentence: str, **settings) -> None:
     with pytest.raises(ConfigError, match=sentence):
         open_pool(InferenceSettings(**settings))
 
@@ -246,12 +246,12 @@ def test_that_a_scheduler_that_is_not_there_is_reported_in_one_sentence(
 ) -> None:
     monkeypatch.setattr("invgp.execution.pools.dask_cluster.RESPONSE_TIME", 0.5)
     must = "inference.scheduler: must be the address or file of a running Dask scheduler"
-    mistaken(f"{must}, was 'tcp://127.0.0.1:1': ", backend="dask", scheduler="tcp://127.0.0.1:1")
+    assert_refused(f"{must}, was 'tcp://127.0.0.1:1': ", backend="dask", scheduler="tcp://127.0.0.1:1")
     file = str(tmp_path / "none.json")
-    mistaken(f"{must}, was '{file}': No such file", backend="dask", scheduler=file)
+    assert_refused(f"{must}, was '{file}': No such file", backend="dask", scheduler=file)
     (tmp_path / "none.json").write_text("[]")
-    mistaken(f"{must}, was '{file}': the file is no JSON object", backend="dask", scheduler=file)
-    mistaken(f"{must.replace('running ', '')} with inference.backend = 'dask', was left out", backend="dask")
+    assert_refused(f"{must}, was '{file}': the file is no JSON object", backend="dask", scheduler=file)
+    assert_refused(f"{must.replace('running ', '')} with inference.backend = 'dask', was left out", backend="dask")
 
 
 @pytest.mark.parametrize(
@@ -267,12 +267,12 @@ def test_that_no_client_is_made_for_what_is_no_address(
 ) -> None:
     # It would go on for 20 s after the sentence, and then end with a traceback.
     monkeypatch.setattr("distributed.Client", None)
-    mistaken(f"of a running Dask scheduler, was '{scheduler}': {why}", backend="dask", scheduler=scheduler)
+    assert_refused(f"of a running Dask scheduler, was '{scheduler}': {why}", backend="dask", scheduler=scheduler)
 
 
 def test_that_dask_that_is_not_installed_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    mistaken(
+    assert_refused(
         r"inference.backend: 'dask' needs distributed, which is not installed: pip install 'invgp\[dask\]'",
         backend="dask",
         scheduler="tcp://127.0.0.1:1",
@@ -329,7 +329,7 @@ def test_that_a_batch_that_is_stopped_leaves_nothing_running(program: Program, p
     model = program('[ "$1" = 0.0 ] || sleep 600')
     with nothing_left(tmp_path), pytest.raises(KeyboardInterrupt):
         run(model, rows(*range(6)), pool, tmp_path, watch=stop)
-    assert recorded(tmp_path) == {0: Status.OK}
+    assert recorded_statuses(tmp_path) == {0: Status.OK}
 
 
 @pytest.mark.slow
@@ -349,8 +349,8 @@ def test_that_runs_under_way_are_recorded_when_too_many_have_failed(
     body = "exit 1" if isinstance(pool, Loop) and not pool.records_runs else f'[ "$1" = 0.0 ] && {{ {fail}; }}\n{wait}'
     with nothing_left(tmp_path), pytest.raises(BatchStopped):
         run(program(body), rows(*range(20)), pool, tmp_path, watch=stop)
-    found = recorded(tmp_path)
-    assert sorted(found) == sorted(started(tmp_path))
+    found = recorded_statuses(tmp_path)
+    assert sorted(found) == sorted(started_inputs(tmp_path))
     assert [status for x, status in found.items() if x] == [Status.OK] * (len(found) - 1)
     assert len(found) == 1 if not pool.records_runs else 2 <= len(found) <= 4  # Dask has given out one more per worker
 
@@ -366,7 +366,7 @@ def test_that_a_batch_after_one_that_was_stopped_runs(program: Program, pool: Po
     (tmp_path / "quick").touch()
     outcome = run(model, rows(*range(8)), pool, tmp_path)
     assert outcome.ok.all(), outcome.messages
-    assert recorded(tmp_path) == dict.fromkeys(range(8), Status.OK)
+    assert recorded_statuses(tmp_path) == dict.fromkeys(range(8), Status.OK)
 
 
 def test_that_ctrl_c_in_the_finalizer_of_a_future_stops_the_batch(
@@ -389,7 +389,7 @@ def test_that_ctrl_c_in_the_finalizer_of_a_future_stops_the_batch(
     ):
         run(program('[ "$1" = 1.0 ] || sleep 5'), rows(1.0, 2.0, 3.0), pool, tmp_path)
     assert sent
-    assert 1.0 in recorded(tmp_path)
+    assert 1.0 in recorded_statuses(tmp_path)
 
 
 CTRL_C_AT_A_LOCK = """

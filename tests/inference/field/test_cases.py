@@ -24,7 +24,7 @@ from helpers.c_programs import needs_compiler
 pytestmark = [pytest.mark.slow, pytest.mark.study]
 
 
-def copied(root: Path, folder: Path, name: str) -> Path:
+def copy_case(root: Path, folder: Path, name: str) -> Path:
     """A case study in a copy of its own, so that a check leaves nothing in the repository."""
     made = shutil.ignore_patterns("build", "data", "results", "__pycache__")
     for part in (f"case_studies/{name}", "forward_models"):
@@ -47,7 +47,7 @@ def own_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_that_the_basin_below_a_profile_is_found(root: Path, tmp_path: Path) -> None:
-    case = copied(root, tmp_path, "basin")
+    case = copy_case(root, tmp_path, "basin")
     subprocess.run([sys.executable, "make_survey.py"], cwd=case, check=True)
     posterior = invgp.invert(invgp.load(case / "profile.toml"))
     truth = np.loadtxt(case / "data" / "profile_truth.csv", delimiter=",", skiprows=1)[:, 1]
@@ -60,7 +60,7 @@ def test_that_the_basin_below_a_profile_is_found(root: Path, tmp_path: Path) -> 
 
 
 def test_that_an_unknown_contrast_leaves_the_depth_less_certain(root: Path, tmp_path: Path) -> None:
-    case = copied(root, tmp_path, "basin")
+    case = copy_case(root, tmp_path, "basin")
     subprocess.run([sys.executable, "make_survey.py"], cwd=case, check=True)
     spread = {}
     for name in ("profile", "contrast"):
@@ -69,7 +69,7 @@ def test_that_an_unknown_contrast_leaves_the_depth_less_certain(root: Path, tmp_
     assert float((spread["contrast"] / spread["profile"]).median()) > 1.5
 
 
-def recorded(case: Path, experiment: str) -> list[dict[str, Any]]:
+def recorded_experiment(case: Path, experiment: str) -> list[dict[str, Any]]:
     """What a script wrote of an experiment."""
     entries = json.loads((case / "results.json").read_text(encoding="utf-8"))
     return list(next(entry["rows"] for entry in entries if entry["experiment"] == experiment))
@@ -78,7 +78,7 @@ def recorded(case: Path, experiment: str) -> list[dict[str, Any]]:
 @pytest.fixture
 def basin(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The case study with its survey, where the scripts beside it can be imported."""
-    case = copied(root, tmp_path, "basin")
+    case = copy_case(root, tmp_path, "basin")
     subprocess.run([sys.executable, "make_survey.py"], cwd=case, check=True)
     monkeypatch.syspath_prepend(root / "case_studies")
     return case
@@ -101,7 +101,7 @@ def test_that_the_comparison_includes_chains_and_a_smoother(
     error, spread, their_error, their_spread = map(float, scores)
     assert error < 0.1 < their_error
     assert abs(spread - 1.0) < 0.05 < abs(their_spread - 1.0)
-    rows = recorded(basin, "basin-smoothers")
+    rows = recorded_experiment(basin, "basin-smoothers")
     assert [row["ours"] for row in rows] == pytest.approx([error, abs(spread - 1.0)], abs=1e-3)
     assert [row["setting"] for row in rows] == ["80 runs", "80 runs"]
 
@@ -110,7 +110,7 @@ def test_that_the_coverage_counts_truths_inside(basin: Path, capsys: pytest.Capt
     script = importlib.import_module("field_coverage")
     script.main([str(basin / "profile.toml"), "--surveys", "3", "--runs", "60", "--record"])
     assert "3 surveys" in capsys.readouterr().out
-    inside = {row["setting"]: row["ours"] for row in recorded(basin, "basin-coverage")}
+    inside = {row["setting"]: row["ours"] for row in recorded_experiment(basin, "basin-coverage")}
     assert list(inside) == [f"depth, {share} intervals" for share in ("50%", "90%", "95%")]
     # Wider intervals hold more; of three surveys, not all truths can be outside.
     assert 10.0 < inside["depth, 50% intervals"] < inside["depth, 90% intervals"] <= inside["depth, 95% intervals"]
@@ -119,7 +119,7 @@ def test_that_the_coverage_counts_truths_inside(basin: Path, capsys: pytest.Capt
 
 @needs_compiler
 def test_that_the_aquifer_is_inverted_through_its_pest_case(root: Path, tmp_path: Path) -> None:
-    case = copied(root, tmp_path, "aquifer")
+    case = copy_case(root, tmp_path, "aquifer")
     subprocess.run(["bash", "setup.sh"], cwd=case, check=True, env={**os.environ, "PYTHON": sys.executable})
     by_pest, by_python = (invgp.load(case / f"{name}.toml") for name in ("aquifer", "aquifer_python"))
     few = by_pest.inference.replace(max_runs=40, workers=1)
@@ -134,7 +134,7 @@ def test_that_the_aquifer_is_inverted_through_its_pest_case(root: Path, tmp_path
 @pytest.fixture(scope="module")
 def section(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The section between two boreholes, with its surveys."""
-    case = copied(root, tmp_path_factory.mktemp("section"), "tomography")
+    case = copy_case(root, tmp_path_factory.mktemp("section"), "tomography")
     subprocess.run([sys.executable, "make_survey.py"], cwd=case, check=True)
     return case
 

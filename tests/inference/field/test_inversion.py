@@ -13,7 +13,7 @@ import xarray as xr
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import invgp
-from helpers.local_averages import POSITIONS, exact, windows
+from helpers.local_averages import POSITIONS, exact_moments, windows
 from helpers.missing_outputs import Lacking
 from invgp import netcdf
 from invgp.errors import ConfigError, RunsFailedError
@@ -30,7 +30,7 @@ def test_that_a_linear_field_has_its_exact_posterior_in_the_file(
     posterior = invgp.invert(problem)
     assert posterior.attrs["invgp_converged"] == "yes"
     assert posterior.attrs["invgp_runs"] < 60
-    mean, std = exact(problem)
+    mean, std = exact_moments(problem)
     np.testing.assert_allclose(posterior["depth"], mean, atol=0.01)
     np.testing.assert_allclose(posterior["depth_std"], std, rtol=0.02)
     np.testing.assert_allclose(posterior["depth_information"], 1.0 - std**2 / 16.0, atol=0.01)
@@ -109,7 +109,7 @@ def test_that_failed_runs_are_left_out(changed: Callable[..., invgp.Problem]) ->
         {"averages:averages": "averages:half_fail", "seed = 3": "seed = 3\nmax_failed_share = 0.8\nmax_runs = 90"}
     )
     posterior = invgp.invert(problem)
-    mean, std = exact(problem)
+    mean, std = exact_moments(problem)
     assert 0 < posterior.attrs["invgp_runs_failed"] < 90
     np.testing.assert_allclose(posterior["depth"][10:], mean[10:], atol=float(std.max()))
 
@@ -268,7 +268,7 @@ def test_that_the_posterior_is_exact_if_outputs_are_missing_in_half_of_the_runs(
     posterior = invgp.invert(problem)
     apart = np.abs(POSITIONS[:, None] - POSITIONS)
     noise = 0.25 * (np.eye(len(apart)) if length is None else np.exp(-apart / length))
-    mean, std = exact(problem, noise)
+    mean, std = exact_moments(problem, noise)
     assert posterior.attrs["invgp_converged"] == "yes"
     assert posterior.attrs["invgp_runs_failed"] == 0
     np.testing.assert_allclose((posterior["depth"] - mean) / std, 0.0, atol=0.1)
@@ -284,7 +284,7 @@ def test_that_an_output_of_few_runs_contributes_little_information(changed: Call
     observed = problem.survey.observations[0]
     values = np.where(np.arange(len(POSITIONS)) == 0, np.nan, observed.values.T).T
     fewer = replace(problem, survey=replace(problem.survey, observations=(replace(observed, values=values),)))
-    (mean, least), (_, most) = exact(problem), exact(fewer)
+    (mean, least), (_, most) = exact_moments(problem), exact_moments(fewer)
     assert np.all(posterior["depth_std"] > 0.97 * least)
     assert np.all(posterior["depth_std"] < 1.05 * most)
     np.testing.assert_allclose((posterior["depth"] - mean)[15:] / least[15:], 0.0, atol=0.1)

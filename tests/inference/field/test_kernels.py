@@ -16,7 +16,7 @@ KERNELS = {
 WEIGHTS = np.random.default_rng(3).uniform(0.0, 1.0, (12, 2 * len(X))) / np.sqrt(len(X))
 
 
-def weighted(trend, smooth):
+def weighted_sum(trend, smooth):
     """All data are weighted sums of both fields."""
     return {"g": np.concatenate([trend, smooth], axis=-1) @ WEIGHTS.T}
 
@@ -36,7 +36,7 @@ def test_that_a_field_with_composed_kernels_is_exact_and_is_predicted_from_its_f
         observations={"g": "1"},
         grid={"x": {"unit": "m", "start": 0.0, "stop": 100.0, "step": 4.0}},
         latents={name: {"unit": "1", "mean": 0.0, "std": 1.0, "kernel": kernel} for name, kernel in KERNELS.items()},
-        forward=weighted,
+        forward=weighted_sum,
         noise={"g": 0.05},
         inference={"kept_variance": 0.9999, "max_runs": 400},
     )

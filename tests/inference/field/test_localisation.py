@@ -39,7 +39,7 @@ class Line(NamedTuple):
         return float(error), float(np.median(std / self.std)), float(off)
 
 
-def described(**changes: Any) -> dict[str, Any]:
+def describe_problem(**changes: Any) -> dict[str, Any]:
     axis = {"unit": "m", "start": 0, "stop": 199, "step": 1}
     described = {
         "coordinates": {"x": "m"},
@@ -61,7 +61,7 @@ def line() -> Line:
     W = windows()
     y = W @ truth + NOISE * rng.standard_normal(len(AT))
     gain = K @ W.T @ np.linalg.inv(W @ K @ W.T + NOISE**2 * np.eye(len(AT)))
-    problem = invgp.define({"x": AT, "average": y}, **described())
+    problem = invgp.define({"x": AT, "average": y}, **describe_problem())
     return Line(problem, gain @ y, np.sqrt(np.diagonal(K - gain @ W @ K)), truth)
 
 
@@ -105,4 +105,4 @@ def test_that_predictions_follow_their_own_block(line: Line) -> None:
 def test_that_a_mistake_is_reported_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:
     data = {"x": AT, "station": AT, "average": np.zeros(len(AT))}
     with pytest.raises(ConfigError, match=sentence):
-        invgp.define(data, **described(**changes))
+        invgp.define(data, **describe_problem(**changes))

@@ -78,13 +78,13 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
     (tmp_path / "levels.py").write_text(FUNCTION.format(nodes=str(nodes)), encoding="utf-8")
     monkeypatch.delitem(sys.modules, "levels", raising=False)
 
-    def loaded(old: str = "", new: str = "", at: np.ndarray = NODES) -> invgp.Problem:
+    def load_edited(old: str = "", new: str = "", at: np.ndarray = NODES) -> invgp.Problem:
         assert old in CONFIG
         np.savetxt(nodes, at, delimiter=",", header="x,y", comments="")
         (tmp_path / "survey.toml").write_text(CONFIG.replace(old, new, 1) if old else CONFIG, encoding="utf-8")
         return invgp.load(tmp_path / "survey.toml")
 
-    return loaded
+    return load_edited
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def windows() -> np.ndarray:
     return np.stack([part / part.sum(axis=1, keepdims=True) for part in parts], axis=1).reshape(20, -1)
 
 
-def alternating(number: np.ndarray) -> np.ndarray:
+def missing_in_turns(number: np.ndarray) -> np.ndarray:
     """Half of the runs lack the first number of each site, the others the second."""
     return (number[:, None] < 0.5) == (np.arange(20) % 2 == 0)
 
@@ -58,11 +58,11 @@ def problem_with(mask: Mask | None, **inference: Any) -> invgp.Problem:
     return problem if mask is None else replace(problem, forward=Lacking(problem.forward, mask))
 
 
-def correlated(problem: invgp.Problem) -> invgp.Problem:
+def correlate_noise(problem: invgp.Problem) -> invgp.Problem:
     return replace(problem, noise=replace(problem.noise, correlation={"average": CORRELATION}))
 
 
-def exact(problem: invgp.Problem, correlation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def exact_moments(problem: invgp.Problem, correlation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of the height, in closed form."""
     K, W = np.exp(-0.5 * ((NODES[:, None] - NODES) / 10.0) ** 2), windows()
     gain = K @ W.T @ np.linalg.inv(W @ K @ W.T + 0.01 * np.kron(np.eye(10), correlation))
@@ -73,21 +73,21 @@ def exact(problem: invgp.Problem, correlation: np.ndarray) -> tuple[np.ndarray, 
 def test_that_numbers_of_a_site_with_correlated_noise_need_not_come_together(reach: float | None) -> None:
     """No run has both: each is known all the same."""
     located = {} if reach is None else {"localisation": reach}
-    problem = correlated(problem_with(alternating, max_runs=120, **located))
+    problem = correlate_noise(problem_with(missing_in_turns, max_runs=120, **located))
     posterior = invgp.invert(problem)
-    mean, std = exact(problem, CORRELATION)
-    assert np.abs((mean - exact(problem, np.eye(2))[0]) / std).max() > 0.3  # or it would say nothing
+    mean, std = exact_moments(problem, CORRELATION)
+    assert np.abs((mean - exact_moments(problem, np.eye(2))[0]) / std).max() > 0.3  # or it would say nothing
     np.testing.assert_allclose((posterior["height"] - mean) / std, 0.0, atol=0.1)
     np.testing.assert_allclose(posterior["height_std"] / std, 1.03, atol=0.05)
 
 
 def test_that_runs_without_gaps_count_as_before_once_one_has_some(tmp_path: Path) -> None:
-    problem = correlated(problem_with(None))
+    problem = correlate_noise(problem_with(None))
     runner = Runner(Simulator(problem, tmp_path))
     search, state = prepare_field(problem, select_backend("cpu"), runner, 0)
     state = run_batch(search, runner, state, 30)
     whole = state.inference.q
-    runner.simulator.problem = replace(problem, forward=Lacking(problem.forward, alternating))
+    runner.simulator.problem = replace(problem, forward=Lacking(problem.forward, missing_in_turns))
     state = run_batch(search, runner, state, 8)
     assert state.model.whitening.unmixing is not None
     np.testing.assert_allclose(state.inference.q.mean, whole.mean, atol=0.01)
@@ -95,7 +95,7 @@ def test_that_runs_without_gaps_count_as_before_once_one_has_some(tmp_path: Path
 
 
 def test_that_an_inversion_with_missing_outputs_can_be_stopped_and_resumed(tmp_path: Path) -> None:
-    problem = correlated(problem_with(some, max_runs=40))
+    problem = correlate_noise(problem_with(some, max_runs=40))
     alone = invgp.invert(problem, ledger=tmp_path / "runs.sqlite")
     again = invgp.invert(problem, ledger=tmp_path / "runs.sqlite")
     for name in ("height", "height_std", "height_sample", "height_few_runs_std", "average_predicted"):
@@ -106,7 +106,7 @@ def test_that_an_inversion_with_missing_outputs_can_be_stopped_and_resumed(tmp_p
 def test_that_hyperparameters_are_learnt_in_spite_of_gaps() -> None:
     scales, noises = [], []
     for mask in (None, some):
-        problem = correlated(problem_with(mask, max_runs=100))
+        problem = correlate_noise(problem_with(mask, max_runs=100))
         latent = replace(problem.latents[0], learn={"length_scale": 2.0})
         learning = replace(problem, latents=(latent,), noise=replace(problem.noise, learn={"average": 2.0}))
         posterior = invgp.invert(learning)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import invgp
-from helpers.local_averages import POSITIONS, exact, windows
+from helpers.local_averages import POSITIONS, exact_moments, windows
 from invgp.core.backend import select_backend
 from invgp.errors import ConfigError
 from invgp.execution.simulator import Simulator
@@ -23,7 +23,7 @@ def test_that_student_t_noise_is_understood(changed: Callable[..., invgp.Problem
     Y = problem.survey.observations[0].values.copy()
     Y[7] += 15.0
     survey = replace(problem.survey, observations=(replace(problem.survey.observations[0], values=Y),))
-    mean, std = exact(problem)
+    mean, std = exact_moments(problem)
     posterior = invgp.invert(replace(problem, survey=survey))
     assert float(np.abs(posterior["depth"] - mean).max()) < 3.0 * std.max()
 
@@ -37,10 +37,10 @@ def test_that_noise_may_go_together_over_distances(changed: Callable[..., invgp.
     )
     posterior = invgp.invert(problem)
     noise = 0.25 * np.exp(-np.abs(POSITIONS[:, None] - POSITIONS) / 15.0)
-    mean, std = exact(problem, noise)
+    mean, std = exact_moments(problem, noise)
     np.testing.assert_allclose(posterior["depth"], mean, atol=0.005)
     np.testing.assert_allclose(posterior["depth_std"], std, rtol=0.01)
-    assert np.abs(mean - exact(problem)[0]).max() > 0.1  # or it would say nothing
+    assert np.abs(mean - exact_moments(problem)[0]).max() > 0.1  # or it would say nothing
 
 
 def test_that_correlated_noise_gives_the_exact_posterior_of_the_modes(
@@ -81,7 +81,7 @@ def test_that_the_noise_of_all_data_may_come_from_a_file(
         {"std.average = 0.5": f'covariance = "noise.{ending}"', "kept_variance = 0.999": "kept_variance = 0.9999999"}
     )
     posterior = invgp.invert(problem)
-    mean, std = exact(problem, noise)
+    mean, std = exact_moments(problem, noise)
     np.testing.assert_allclose(posterior["depth"], mean, atol=0.005)
     np.testing.assert_allclose(posterior["depth_std"], std, rtol=0.01)
     np.testing.assert_allclose(posterior["average_noise_std"][:4], np.sqrt(np.diagonal(noise))[:4])
