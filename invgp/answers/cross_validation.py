@@ -18,7 +18,8 @@ from invgp.answers.emulated_problem import EmulatedProblem, emulate
 from invgp.core.inducing import cluster_centres
 from invgp.core.kernels import squared_distances
 from invgp.errors import ArgumentError
-from invgp.inference.exact_draws import SamplingOptions, draw_by_importance, smooth_weights
+from invgp.inference.emulated_posterior import SamplingOptions
+from invgp.inference.importance_draws import draw_by_importance, smooth_weights
 from invgp.inference.sampled import sampled_search
 from invgp.latent_model.noise_density import draw_noise
 from invgp.problem import Floats, Problem

@@ -23,8 +23,8 @@ from invgp.emulation.run_schedule import simulated_parts
 from invgp.errors import ArgumentError, ConfigError
 from invgp.execution.simulator import Simulator
 from invgp.inference.earlier_runs import earlier_runs
+from invgp.inference.emulated_posterior import EmulatedPosterior
 from invgp.inference.emulator_search import fit, optimise_on_emulator
-from invgp.inference.exact_draws import EmulatedPosterior
 from invgp.inference.invert import open_recorders
 from invgp.inference.runner import Runner
 from invgp.inference.search_state import SearchState

@@ -19,6 +19,7 @@ from invgp.inference.sampled import sampled_search
 GRADES = ((1.0, "not worth more than a mention"), (3.0, "positive"), (5.0, "strong"), (math.inf, "very strong"))
 UNDECIDED = 2.0  # standard errors of a difference below which it is not decided
 STORED, EMULATED, BOUND = "stored", "computed on the emulator", "lower bound"
+PLUGGED_IN = "at the most probable hyperparameters"
 
 
 class ModelEvidence(NamedTuple):
@@ -30,7 +31,8 @@ class ModelEvidence(NamedTuple):
     evidence : Evidence
         In nats.
     origin : str
-        ``"stored"`` in the file, ``"computed on the emulator"``, or only a ``"lower bound"``.
+        ``"stored"`` in the file, ``"computed on the emulator"``, only a ``"lower bound"``, or ``"at the most probable
+        hyperparameters"`` instead of averaged over them.
     """
 
     name: str
@@ -44,6 +46,11 @@ def stored_evidence(posterior: xr.Dataset) -> Evidence | None:
         return None
     error = float(posterior.attrs.get("invgp_log_evidence_error", np.nan))
     return Evidence(float(posterior.attrs["invgp_log_evidence"]), error)
+
+
+def is_averaged(posterior: xr.Dataset) -> bool:
+    """Return whether draws and evidence of a posterior are averaged over its learnt hyperparameters, if it has any."""
+    return "invgp_learnt" not in posterior.attrs or "invgp_hyperparameters" in posterior.attrs
 
 
 def bound_of(posterior: xr.Dataset) -> Evidence:
@@ -143,6 +150,8 @@ def describe_factor(factor: float, error: float, origins: tuple[str, str]) -> st
         return "unknown"
     if BOUND in origins and origins[0] != origins[1]:
         return "not comparable: one is only a lower bound"
+    if PLUGGED_IN in origins and origins[0] != origins[1]:
+        return "not comparable: one is not averaged over its hyperparameters"
     if math.isnan(error):
         return "undecided: the error is unknown"
     if -factor <= UNDECIDED * error:

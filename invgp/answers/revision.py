@@ -26,7 +26,8 @@ from invgp.answers.emulated_problem import (
 )
 from invgp.core.backend import to_numpy
 from invgp.emulation.run_schedule import runs_in_a_step
-from invgp.inference.exact_draws import SamplingOptions, smooth_weights
+from invgp.inference.emulated_posterior import SamplingOptions
+from invgp.inference.importance_draws import smooth_weights
 from invgp.inference.restart import unexplained_sites
 from invgp.inference.sampled import sampled_search
 from invgp.inference.sampled_solution import sampled_solution
@@ -116,7 +117,7 @@ def revise_posterior(posterior: xr.Dataset, base: EmulatedProblem, problem: Prob
         if comparable and has_converged(posterior)
         else np.zeros(problem.survey.size, dtype=bool)
     )
-    return _finish(new, state, k_hat, near)
+    return _finish(new, state, k_hat, near, str(posterior.attrs.get("invgp_learnt", "")))
 
 
 def _near_earlier(base: EmulatedProblem, new: EmulatedProblem) -> NDArray[np.bool_]:
@@ -197,8 +198,8 @@ def _reweight(
     return samples, k_hat
 
 
-def _finish(new: EmulatedProblem, state: SearchState, k_hat: float, near: NDArray[np.bool_]) -> Revision:
-    """Return the dataset of a revision, with the sites at which its emulator is doubtful."""
+def _finish(new: EmulatedProblem, state: SearchState, k_hat: float, near: NDArray[np.bool_], learnt: str) -> Revision:
+    """Return the dataset of a revision, with the sites at which its emulator is doubtful, and what was learnt."""
     model, samples, problem = new.model, state.samples, new.problem
     if samples is None:
         raise ValueError("there are no draws")
@@ -223,5 +224,6 @@ def _finish(new: EmulatedProblem, state: SearchState, k_hat: float, near: NDArra
         invgp_revision_k_hat=k_hat,
         invgp_revision_doubtful_sites=doubtful,
         invgp_revision_runs_needed=needed,
+        **({"invgp_learnt": learnt} if learnt else {}),
     )
     return Revision(dataset, k_hat, doubtful, needed)

@@ -368,16 +368,18 @@ def _evidence_of(
     from invgp.answers.evidence import (  # noqa: PLC0415
         BOUND,
         EMULATED,
+        PLUGGED_IN,
         STORED,
         ModelEvidence,
         bound_of,
         emulated_evidence,
+        is_averaged,
         stored_evidence,
     )
 
     stored = stored_evidence(dataset)
     if stored is not None:
-        return ModelEvidence(name, stored, STORED)
+        return ModelEvidence(name, stored, STORED if is_averaged(dataset) else PLUGGED_IN)
     try:
         found = emulated_evidence(open_emulated(dataset, source, config))
     except ConfigError as error:
@@ -385,7 +387,7 @@ def _evidence_of(
             raise
         logger.warning("%s: the evidence is only a lower bound, since it could not be computed: %s", name, error)
         return ModelEvidence(name, bound_of(dataset), BOUND)
-    return ModelEvidence(name, found, EMULATED)
+    return ModelEvidence(name, found, PLUGGED_IN if "invgp_learnt" in dataset.attrs else EMULATED)
 
 
 def emulated_posterior(

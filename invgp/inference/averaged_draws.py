@@ -29,7 +29,7 @@ from invgp.core.sampling.hamiltonian import LogDensity
 from invgp.core.sampling.hyperparameter_draws import ProposalOptions, draw_hyperparameters
 from invgp.core.sampling.site_target import multiply
 from invgp.core.sampling.statistics import split_r_hat
-from invgp.inference.exact_draws import EmulatedPosterior, SamplingOptions, label_modes
+from invgp.inference.emulated_posterior import EmulatedPosterior, SamplingOptions, label_modes
 from invgp.inference.tempered_draws import positive_factors
 from invgp.latent_model.learnt_parameters import LearntParameters
 from invgp.posterior import Samples

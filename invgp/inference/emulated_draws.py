@@ -11,14 +11,9 @@ from invgp.core.backend import to_numpy
 from invgp.core.coupled.coupled_gaussian import SiteFactors
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.emulation import Surrogate, fit_emulators
-from invgp.inference.exact_draws import (
-    EmulatedPosterior,
-    Report,
-    SamplingOptions,
-    draw_by_hamiltonian,
-    draw_by_importance,
-    find_gaps,
-)
+from invgp.inference.emulated_posterior import EmulatedPosterior, Report, SamplingOptions, find_gaps
+from invgp.inference.hamiltonian_draws import draw_by_hamiltonian
+from invgp.inference.importance_draws import draw_by_importance
 from invgp.inference.multistart import subset_of_sites
 from invgp.inference.search_state import SampledTarget, SearchState
 from invgp.inference.site_model import SiteModel
@@ -33,6 +28,7 @@ from invgp.problem import Floats
 DRAFT = SamplingOptions(
     proposals=1000,
     fewest_effective=250,
+    enough_effective=250,
     draws=500,
     chains=32,
     warmup=40,

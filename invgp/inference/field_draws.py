@@ -21,8 +21,8 @@ from invgp.core.field.field_sampling import (
     sample_posterior,
 )
 from invgp.core.sampling.statistics import effective_sample_size, split_r_hat
-from invgp.inference.exact_draws import smooth_weights
 from invgp.inference.field_model import FieldModel
+from invgp.inference.importance_draws import smooth_weights
 from invgp.latent_model.changed_prior import ChangedPrior
 from invgp.posterior import Samples
 from invgp.problem import Floats

@@ -19,6 +19,7 @@ from invgp.emulation.run_schedule import runs_in_a_step
 from invgp.errors import RunsFailedError
 from invgp.inference.alternative_modes import search_alternative_modes
 from invgp.inference.diagnostics import DOUBTFUL, Cavity
+from invgp.inference.emulated_posterior import EmulatedPosterior, SamplingOptions
 from invgp.inference.emulator_search import (
     measure_solver_noise,
     outer_steps,
@@ -26,7 +27,7 @@ from invgp.inference.emulator_search import (
     trusted_sites,
     verify,
 )
-from invgp.inference.exact_draws import EmulatedPosterior, SamplingOptions, check_gaussian
+from invgp.inference.importance_draws import check_gaussian
 from invgp.inference.notes import LARGE_SOLVER_NOISE, undetermined_shape_notes
 from invgp.inference.restart import restart_around, restart_where_unexplained
 from invgp.inference.runner import Runner

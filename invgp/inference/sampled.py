@@ -29,8 +29,8 @@ from invgp.inference.draw_checks import (
     verify_at,
 )
 from invgp.inference.emulated_draws import DRAFT, draw_on_emulator, posterior_on, suspects_modes
+from invgp.inference.emulated_posterior import Report, SamplingOptions
 from invgp.inference.emulator_search import fit, optimise_on_emulator, outer_steps, search_on_emulator
-from invgp.inference.exact_draws import Report, SamplingOptions
 from invgp.inference.gaussian import (
     search_emulated,
     search_from_narrower_starts,

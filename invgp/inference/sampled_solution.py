@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from invgp.formatting import count_noun
 from invgp.inference.diagnostics import diagnose
 from invgp.inference.draw_checks import CheckOptions, sites_widened_by_error
-from invgp.inference.exact_draws import HAMILTONIAN, SamplingOptions
+from invgp.inference.emulated_posterior import SamplingOptions
+from invgp.inference.hamiltonian_draws import HAMILTONIAN
 from invgp.inference.runner import Runner
 from invgp.inference.search_state import SearchState
 from invgp.inference.simulated_draws import outputs_at_draws

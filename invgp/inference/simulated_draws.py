@@ -17,7 +17,8 @@ from scipy.special import logsumexp
 from invgp.core.backend import to_numpy
 from invgp.emulation import Surrogate
 from invgp.inference.emulated_draws import posterior_on
-from invgp.inference.exact_draws import SamplingOptions, label_modes, smooth_weights
+from invgp.inference.emulated_posterior import SamplingOptions, label_modes
+from invgp.inference.importance_draws import effective_number, smooth_weights
 from invgp.inference.runner import Runner
 from invgp.inference.search_state import SampledTarget, SearchState
 from invgp.inference.site_model import SiteModel
@@ -102,7 +103,7 @@ def sample_with_simulator(
         if not len(chosen):
             continue
         smoothed, k_hat = smooth_weights(log_weights)
-        count = _effective_number(smoothed)
+        count = effective_number(smoothed)
         if k_hat > options.largest_k_hat or count < options.fewest_effective:
             continue
         if weighting.missing > options.most_missing * len(chosen):
@@ -200,7 +201,7 @@ class _Weighting:
             new = np.asarray([order[k % len(order)] for order in orders])
             state, log_weights = self._weigh(state, new)
             chosen, weights = np.concatenate([chosen, new]), np.concatenate([weights, log_weights])
-            if len(weights) >= 2 * len(parts) and _effective_number(weights) >= self.options.enough:
+            if len(weights) >= 2 * len(parts) and effective_number(weights) >= self.options.enough:
                 break
         return state, chosen, weights
 
@@ -229,7 +230,3 @@ def _is_possible(model: SiteModel, target: SampledTarget) -> bool:
 
 def _count(sites: NDArray[np.bool_], groups: list[Integers]) -> int:
     return int(sum(sites[group].sum() for group in groups))
-
-
-def _effective_number(log_weights: Floats) -> float:
-    return float(np.exp(2.0 * logsumexp(log_weights) - logsumexp(2.0 * log_weights)))

@@ -21,7 +21,7 @@ from invgp.core.coupled.prior import Prior
 from invgp.core.sampling.site_target import gaussian_root
 from invgp.core.sampling.statistics import split_r_hat
 from invgp.core.sampling.tempering import Population, temper
-from invgp.inference.exact_draws import EmulatedPosterior, Report, SamplingOptions, label_modes
+from invgp.inference.emulated_posterior import EmulatedPosterior, Report, SamplingOptions, label_modes
 from invgp.posterior import Samples
 from invgp.problem import Floats
 

@@ -50,6 +50,7 @@ def dataset_attributes(problem: Problem, solution: Solution) -> dict[str, Any]:
         "invgp_diagnostics": "\n".join(solution.diagnostics.sentences),
         **_emulator_attributes(solution.emulator),
         **_sample_attributes(solution.samples),
+        **_learning_attributes(problem),
         "invgp_seed": solution.seed,
         "invgp_survey": problem.survey.file,
         "invgp_survey_digest": problem.survey.digest,
@@ -64,6 +65,12 @@ def dataset_attributes(problem: Problem, solution: Solution) -> dict[str, Any]:
         "invgp_config": problem.config_text,
         **_case_attributes(problem),
     }
+
+
+def _learning_attributes(problem: Problem) -> dict[str, str]:
+    """Return what was learnt: latents with learnt hyperparameters, and observations with learnt noise."""
+    learnt = [latent.name for latent in problem.latents if latent.learn] + list(problem.noise.learn)
+    return {"invgp_learnt": " ".join(learnt)} if learnt else {}
 
 
 def _source_attributes(problem: Problem) -> dict[str, str]:

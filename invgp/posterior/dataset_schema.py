@@ -41,7 +41,7 @@ TEXT_ATTRIBUTES = (
         "invgp_config",
         "invgp_map",
     ),
-    *("invgp_points", "invgp_draws", "invgp_calibration", "invgp_hyperparameters"),
+    *("invgp_points", "invgp_draws", "invgp_calibration", "invgp_hyperparameters", "invgp_learnt"),
     *("invgp_sources", "invgp_direct_sources", "invgp_without", "invgp_answer"),
 )
 COUNT_ATTRIBUTES = (

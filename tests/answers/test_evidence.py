@@ -10,10 +10,11 @@ from helpers.command_line import run_in_process
 from helpers.linear_evidence import exact_evidence, product_problem
 from helpers.problems import linear_problem
 from invgp.answers.emulated_problem import emulate, runs_of
-from invgp.answers.evidence import BOUND, EMULATED, STORED, ModelEvidence, describe_factor, weigh_models
+from invgp.answers.evidence import BOUND, EMULATED, PLUGGED_IN, STORED, ModelEvidence, describe_factor, weigh_models
 from invgp.core.sampling.bridge import Evidence, bridge_evidence
 from invgp.errors import ConfigError
-from invgp.inference.exact_draws import SamplingOptions, draw_by_hamiltonian
+from invgp.inference.emulated_posterior import SamplingOptions
+from invgp.inference.hamiltonian_draws import draw_by_hamiltonian
 from invgp.inference.tempered_draws import draw_by_tempering
 
 
@@ -63,6 +64,18 @@ def test_that_other_data_are_refused(posterior):
         invgp.weigh(posterior, posterior.assign_attrs(invgp_observations="first"))
     with pytest.raises(ConfigError, match=r"^posteriors: must be at least two, was 1$"):
         invgp.weigh(posterior)
+
+
+def test_that_evidence_at_fixed_hyperparameters_is_not_compared_with_averaged_evidence(posterior):
+    averaged = posterior.assign_attrs(
+        invgp_log_evidence=-12.0, invgp_log_evidence_error=0.1, invgp_learnt="slope", invgp_hyperparameters="slope_std"
+    )
+    fixed = averaged.copy()
+    del fixed.attrs["invgp_hyperparameters"]
+    origins = invgp.weigh(averaged, fixed)["origin"].values.tolist()
+    assert origins == [STORED, PLUGGED_IN]
+    assert describe_factor(-9.0, 0.1, (STORED, PLUGGED_IN)).startswith("not comparable: one is not averaged")
+    assert describe_factor(-9.0, 0.1, (PLUGGED_IN, PLUGGED_IN)) == "evidence against it: very strong"
 
 
 def test_that_a_bound_is_not_taken_for_the_evidence(posterior, tmp_path, caplog):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from invgp.inference.exact_draws import smooth_weights
+from invgp.inference.importance_draws import smooth_weights
 
 
 @pytest.mark.parametrize("width", [0.7, 1.2])

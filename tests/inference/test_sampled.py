@@ -5,7 +5,7 @@ import pytest
 
 import invgp
 from invgp.inference.draw_checks import change_by_weights, extreme_draws
-from invgp.inference.exact_draws import smooth_weights
+from invgp.inference.importance_draws import smooth_weights
 from invgp.inference.tempered_draws import independent_groups
 from invgp.latent_model.prior import prior_of
 from invgp.progress import SilentMonitor
@@ -229,3 +229,21 @@ def test_that_a_part_of_the_posterior_is_found_where_the_emulator_has_no_runs():
         )
         assert posterior["a"].values[site] == pytest.approx(mean, abs=0.2 * std)
         assert posterior["a_std"].values[site] == pytest.approx(std, rel=0.2)
+
+
+def nearly_straight(a):
+    return a + 0.05 * a**2
+
+
+def test_that_importance_sampling_makes_enough_draws_for_precise_means():
+    """Of 4,000 draws from the Gaussian approximation fewer are effective."""
+    y, noise = np.linspace(-1.0, 1.0, SITES), 0.5
+    posterior = invgp.invert(problem(nearly_straight, {"a": (0.0, 1.0)}, y, noise))
+    assert posterior.attrs["invgp_draws"].startswith("importance sampling")
+    assert posterior.attrs["invgp_draws_total"] > 3500
+    for site in range(SITES):
+        (mean,), (std,) = exact_moments(
+            lambda a, y=y[site]: -0.5 * ((y - nearly_straight(a)) / noise) ** 2, [(0.0, 1.0)]
+        )
+        assert posterior["a"].values[site] == pytest.approx(mean, abs=0.06 * std)
+        assert posterior["a_std"].values[site] == pytest.approx(std, rel=0.05)
