@@ -244,9 +244,10 @@ def _with_text_attributes(posterior: xr.Dataset) -> xr.Dataset:
 def _encoding(posterior: xr.Dataset) -> dict[str, dict[str, Any]]:
     encoding: dict[str, dict[str, Any]] = {}
     for name, variable in posterior.variables.items():
-        # CF allows no fill value on coordinates, and integers have none that means missing.
+        # CF allows no fill value on coordinates. Of integers, only the corners of a mesh have one.
         floating = np.issubdtype(variable.dtype, np.floating)
-        how: dict[str, Any] = {"_FillValue": np.nan if floating and name not in posterior.coords else None}
+        fill = (np.nan if name not in posterior.coords else None) if floating else variable.encoding.get("_FillValue")
+        how: dict[str, Any] = {"_FillValue": fill}
         if variable.ndim and np.issubdtype(variable.dtype, np.number) and variable.size:
             how |= {"zlib": True, "complevel": 1, "shuffle": True}
             how["chunksizes"] = _chunks(variable.shape)

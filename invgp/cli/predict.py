@@ -28,8 +28,8 @@ GIBIBYTE = 2**30
 @click.option(
     "--grid",
     help="A step; or NAME=START:STOP:STEP or NAME=VALUE for each coordinate, separated by commas, where an omitted "
-    "start or stop is that of the sites; or a CSV or netCDF file of points or axes.  [default: 50 to 100 points per "
-    "side]",
+    "start or stop is that of the sites; or a CSV or netCDF file of points or axes, or a mesh.  "
+    "[default: 50 to 100 points per side]",
 )
 @click.option("-o", "--output", type=FilePath(), help="Map file.  [default: POSTERIOR.map.nc]")
 @click.option("--latent", "latents", multiple=True, help="Latent to predict; can be repeated.  [default: all]")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from invgp.config.survey_tables import read_table
+from invgp.config.survey_tables import NetcdfTable, Table, read_table
 from invgp.errors import ConfigError
+from invgp.files.meshes import AXES
 from invgp.problem import Column, Floats, Grid
 from invgp.settings.configuration import AxisSection, Config, GridSection
 
@@ -31,6 +33,8 @@ def build_grid(config: Config, directory: Path) -> Grid | None:
 
 
 def _build_regular_grid(section: GridSection) -> Grid:
+    if section.active is not None:
+        raise ConfigError(f"grid.active: must be left out without grid.file, was {section.active!r}")
     counts = [_count_nodes(name, axis) for name, axis in section.coordinates.items()]
     size = math.prod(counts)
     if size > MOST_NODES:
@@ -60,9 +64,36 @@ def _count_nodes(name: str, section: AxisSection) -> int:
     return math.floor((stop - start) / step + 1e-9) + 1
 
 
-def _read_grid(section: GridSection, directory: Path) -> Grid:
+def read_grid_table(section: GridSection, directory: Path) -> Table:
+    """Return the table of the nodes of a grid file, without those that are not active.
+
+    Parameters
+    ----------
+    section : GridSection
+        With a file.
+    directory : Path
+        Directory of the configuration.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read, or no node is active.
+    """
     first, axis = next(iter(section.coordinates.items()))
     table = read_table(directory / str(section.file), axis.column or first, "grid.file")
+    if section.active is None:
+        return table
+    flags = table.columns([section.active], "1", "grid.active")[:, 0]
+    active = np.isfinite(flags) & (flags != 0.0)
+    if not np.any(active):
+        raise ConfigError(
+            f"grid.active: must be other than 0 at one node or more, column {section.active!r} is nowhere"
+        )
+    return table.select(active)
+
+
+def _read_grid(section: GridSection, directory: Path) -> Grid:
+    table = read_grid_table(section, directory)
     columns = []
     for name, axis in section.coordinates.items():
         key = f"grid.coordinates.{name}"
@@ -70,6 +101,8 @@ def _read_grid(section: GridSection, directory: Path) -> Grid:
             if getattr(axis, part) is not None:
                 raise ConfigError(f"{key}.{part}: must be left out with grid.file, was given")
         values = table.columns([axis.column or name], axis.unit, f"{key}.column")
+        if isinstance(table, NetcdfTable) and table.is_height(axis.column or name) and axis.positive == "down":
+            values = -values
         if values.shape[1] != 1:
             raise ConfigError(f"{key}.column: must be one finite number a node, was {values.shape[1]} of them")
         wrong = np.flatnonzero(~np.isfinite(values[:, 0]))
@@ -77,7 +110,11 @@ def _read_grid(section: GridSection, directory: Path) -> Grid:
             found = values[wrong[0], 0]
             raise ConfigError(f"{key}.column: must be one finite number a node, was {found:g} at node {wrong[0] + 1}")
         columns.append(_column(name, axis, values[:, 0]))
-    grid = Grid(tuple(columns))
+    mesh = table.mesh if isinstance(table, NetcdfTable) else None
+    if mesh is not None:
+        units = {axis.column or name: axis.unit for name, axis in section.coordinates.items()}
+        mesh = replace(mesh, units=tuple(own or units.get(a, "") for a, own in zip(AXES, mesh.units, strict=True)))
+    grid = Grid(tuple(columns), mesh=mesh)
     _, first_of, same = np.unique(grid.X, axis=0, return_index=True, return_inverse=True)
     if first_of.size < grid.size:
         again = np.flatnonzero(first_of[same.ravel()] != np.arange(grid.size))[0]

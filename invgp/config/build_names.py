@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from invgp.adapters import Quantity
-from invgp.config.survey_tables import Table, read_table
+from invgp.config.build_grid import read_grid_table
+from invgp.config.survey_tables import Table
 from invgp.errors import ConfigError
 from invgp.settings.configuration import Config
 from invgp.settings.simulators import NamesColumn
@@ -56,8 +57,7 @@ def text_column(
     if nodes:
         if config.grid is None or config.grid.file is None:
             raise ConfigError(f"{key}: must be a pattern or a list without grid.file, was the column {column!r}")
-        first, axis = next(iter(config.grid.coordinates.items()))
-        table = read_table(directory / config.grid.file, axis.column or first, "grid.file")
+        table = read_grid_table(config.grid, directory)
     return table.texts(column, f"{key}.column") if table is not None else []
 
 

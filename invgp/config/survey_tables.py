@@ -1,4 +1,4 @@
-"""Survey tables from CSV and netCDF files: named columns of numbers, one row per site."""
+"""Tables from CSV, netCDF and mesh files: named columns of numbers, one row per site, node or cell."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import codecs
 import csv
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import psutil
 import xarray as xr
+from numpy.typing import NDArray
 
 from invgp.errors import ConfigError
+from invgp.files.meshes import MESH_SUFFIXES, Mesh, MeshError, find_topology, read_mesh, tabulate_topology
 from invgp.files.netcdf_container import UNREADABLE, find_table_defect, utf8_path
 from invgp.formatting import did_you_mean, format_value, join_names, suggest
 from invgp.operating_system import delay_interrupts
@@ -53,6 +55,9 @@ class Table(Protocol):
     def texts(self, name: str, key: str) -> list[str]:
         """Return a column as text, one per site; `key` is named in an error."""
 
+    def select(self, rows: NDArray[np.bool_]) -> Self:
+        """Return the table of some rows, chosen by an array of Booleans (N,)."""
+
 
 @dataclass(frozen=True)
 class CsvTable:
@@ -90,6 +95,11 @@ class CsvTable:
         """Return the cells of a column as text."""
         place = self._place(name, key)
         return [row[place].strip() for row in self.rows]
+
+    def select(self, rows: NDArray[np.bool_]) -> CsvTable:
+        """Return the table of some rows."""
+        chosen = np.flatnonzero(rows)
+        return replace(self, rows=[self.rows[i] for i in chosen], lines=[self.lines[i] for i in chosen])
 
     def _place(self, name: str, key: str) -> int:
         if self.header.count(name) != 1:
@@ -133,11 +143,14 @@ class NetcdfTable:
     dataset : xarray.Dataset
     position : str
         Variable whose dimension is that of the sites.
+    mesh : Mesh or None
+        The mesh whose cells are the rows.
     """
 
     file: Path
     dataset: xr.Dataset
     position: str
+    mesh: Mesh | None = None
 
     @property
     def names(self) -> list[str]:
@@ -157,6 +170,16 @@ class NetcdfTable:
         """Return the values of a variable as text."""
         self._check_known(name, key)
         return [str(value) for value in self.dataset[name].to_numpy().ravel()]
+
+    def is_height(self, name: str) -> bool:
+        """Return whether a column is z of a mesh, which points upwards unless the file states otherwise."""
+        return self.mesh is not None and name == "z" and self.dataset[name].attrs.get("positive") != "down"
+
+    def select(self, rows: NDArray[np.bool_]) -> NetcdfTable:
+        """Return the table of some rows."""
+        along = self.dataset[self.position].dims[0]
+        mesh = None if self.mesh is None else self.mesh.select(rows)
+        return replace(self, dataset=self.dataset.isel({along: np.flatnonzero(rows)}), mesh=mesh)
 
     def _check_known(self, name: str, key: str) -> None:
         names = sorted(str(n) for n in self.dataset.variables)
@@ -206,16 +229,20 @@ def read_table(file: Path, position: str | None, key: str) -> Table:
         Key of the configuration, or argument, for messages.
     """
     check_regular(file, key)
+    suffix = file.suffix.lower()
     try:
-        table = _netcdf(file, position) if file.suffix.lower() in NETCDF_SUFFIXES else _csv(file)
+        if suffix in MESH_SUFFIXES:
+            table: Table = _mesh(file, position)
+        else:
+            table = _netcdf(file, position) if suffix in NETCDF_SUFFIXES else _csv(file)
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{key}: must be a CSV file in UTF-8 (or netCDF, with a name that ends in .nc), was {str(file)!r}, "
             f"{_encoding(error)}"
         ) from error
-    except (OSError, _LayoutError) as error:
+    except (OSError, _LayoutError, MeshError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        what = "netCDF" if file.suffix.lower() in NETCDF_SUFFIXES else "CSV"
+        what = "netCDF" if suffix in NETCDF_SUFFIXES else "mesh" if suffix in MESH_SUFFIXES else "CSV"
         rows = "nodes" if key == "grid.file" else "sites"
         raise ConfigError(f"{key}: must be a {what} file of {rows}, was {str(file)!r}: {reason}") from error
     return table
@@ -231,6 +258,11 @@ class _LayoutError(Exception):
     """The file is not a table of sites; the message states why."""
 
 
+def _mesh(file: Path, position: str | None) -> NetcdfTable:
+    mesh, dataset = read_mesh(file)
+    return NetcdfTable(file, dataset, position or "x", mesh)
+
+
 def _netcdf(file: Path, position: str | None) -> NetcdfTable:
     defect = find_table_defect(file)
     if defect:
@@ -244,6 +276,9 @@ def _netcdf(file: Path, position: str | None) -> NetcdfTable:
         ):
             if dataset.nbytes > psutil.virtual_memory().available:
                 raise _LayoutError(f"it takes {dataset.nbytes / 2**30:,.1f} GiB of memory, which are not free")
+            if find_topology(dataset) is not None:
+                mesh, cells = tabulate_topology(dataset.load())
+                return NetcdfTable(file, cells, position or "x", mesh)
             position = _first_position(dataset) if position is None else position
             table = NetcdfTable(file, dataset.load(), position)
     except UNREADABLE as error:

@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 
 from invgp.errors import ArgumentError, ConfigError
+from invgp.files.meshes import TYPES
 from invgp.formatting import suggest
 from invgp.posterior.latent_names import field_names, scalar_names
 from invgp.problem import Floats
@@ -88,7 +89,9 @@ def select_variables(dataset: xr.Dataset, variables: Sequence[str], suffixes: Se
     fields = [
         str(name)
         for name, array in dataset.data_vars.items()
-        if dims <= {str(d) for d in array.dims} and not {"process", "other_site"} & {str(d) for d in array.dims}
+        if dims <= {str(d) for d in array.dims}
+        and not {"process", "other_site", "mesh_corner"} & {str(d) for d in array.dims}
+        and name != TYPES
     ]
     for name in variables:
         if name not in fields:

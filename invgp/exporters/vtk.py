@@ -1,4 +1,7 @@
-"""VTK: a rectilinear grid (.vtr) or points (.vtu); z is upwards, and is 0 without a vertical coordinate."""
+"""VTK: a rectilinear grid (.vtr), or points or the cells of a mesh (.vtu).
+
+z is upwards, and is 0 without a vertical coordinate; a mesh is as it was read.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from invgp.exporters.exported_fields import (
     select_variables,
     split_fields,
 )
+from invgp.files.meshes import mesh_of, write_vtu
 from invgp.maps.grids import read_axis_letters
 from invgp.problem import Floats
 
@@ -40,10 +44,15 @@ def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Pat
     Raises
     ------
     ArgumentError
-        pyevtk is missing.
+        pyevtk, or for a mesh meshio, is missing.
     """
-    library = import_extra("pyevtk.hl", "vtk")
     found = list(split_fields(dataset, select_variables(dataset, variables)))
+    mesh = mesh_of(dataset)
+    if mesh is not None:
+        cell_data = {field.name: np.asarray(field.values.values, dtype=np.float64) for field in found}
+        write_vtu(mesh, cell_data, path.with_suffix(".vtu"))
+        return [path.with_suffix(".vtu")]
+    library = import_extra("pyevtk.hl", "vtk")
     at = point_positions(dataset)
     letters = {letter: name for name, letter in read_axis_letters(dataset, list(at)).items()}
     if not is_grid(dataset):

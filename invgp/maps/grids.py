@@ -1,8 +1,8 @@
 """Points of a map: a regular grid, or a list of points.
 
 `easting=0:1000:10,northing=::20` is a grid from start to stop in steps. By default, start and stop are the extent of
-the sites, rounded to whole steps. `10` is a step along every coordinate. `depth=100` is a slice. A file contains points
-or axes.
+the sites, rounded to whole steps. `10` is a step along every coordinate. `depth=100` is a slice. A file contains
+points, axes or the cells of a mesh.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import xarray as xr
 from invgp.axes import axis_letters
 from invgp.config.survey_tables import NETCDF_SUFFIXES, NetcdfTable, read_table
 from invgp.errors import ArgumentError
+from invgp.files.meshes import MESH_SUFFIXES, Mesh
 from invgp.formatting import shorten, suggest
 from invgp.problem import Floats
 
@@ -29,7 +30,7 @@ MOST_POINTS = 10**9
 FARTHEST = 1e100  # largest coordinate, in any unit
 BYTES_PER_POINT = 40  # along an axis, with temporary arrays
 ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
-FILES = (".csv", *NETCDF_SUFFIXES)
+FILES = (".csv", *NETCDF_SUFFIXES, *MESH_SUFFIXES)
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 
 Slices = tuple[slice, ...]
@@ -49,12 +50,15 @@ class MapGrid:
         For a list of points, their coordinates.
     dims : tuple of str
         Dimensions of the variables of a map: the coordinates of a grid, the slowest first (Z, Y, X), or ``site``.
+    mesh : Mesh or None
+        The mesh whose cells have the points as centres.
     """
 
     coordinates: tuple[str, ...]
     axes: tuple[Floats, ...] | None
     points: Floats | None
     dims: tuple[str, ...]
+    mesh: Mesh | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -217,16 +221,23 @@ def _round_step(step: float) -> float:
 
 
 def _read_grid_file(path: Path, posterior: xr.Dataset, names: tuple[str, ...]) -> MapGrid:
-    """Read points or axes from the columns of a CSV file or the variables of a netCDF file."""
-    columns, on_axes = [], True
+    """Read points or axes from the columns of a CSV file, the variables of a netCDF file, or the cells of a mesh."""
+    columns, on_axes, mesh = [], True, None
+    letters = read_axis_letters(posterior, names)
     for name in names:
         table = read_table(path, name, "grid")
-        values = table.columns([name], posterior[name].attrs["units"], "grid")[:, 0]
+        column = name
+        if isinstance(table, NetcdfTable) and table.mesh is not None:
+            mesh = table.mesh
+            column = name if name in table.names else letters[name].lower()
+        values = table.columns([column], posterior[name].attrs["units"], "grid")[:, 0]
+        if mesh is not None and table.is_height(column) and posterior[name].attrs.get("positive") == "down":
+            values = -values
         if not np.all(np.isfinite(values)):
             raise ArgumentError(f"grid: {name!r} of {str(path)!r} must be a number at every point")
         _check_range(name, float(values.min()), float(values.max()))
         columns.append(values)
-        on_axes &= isinstance(table, NetcdfTable) and table.dataset[name].dims == (name,)
+        on_axes &= isinstance(table, NetcdfTable) and mesh is None and table.dataset[name].dims == (name,)
     if on_axes:
         for name, values in zip(names, columns, strict=True):
             if not (np.all(np.diff(values) > 0.0) or np.all(np.diff(values) < 0.0)):
@@ -236,4 +247,4 @@ def _read_grid_file(path: Path, posterior: xr.Dataset, names: tuple[str, ...]) -
         return _find_rectilinear_axes(posterior, names, columns)
     if len({len(values) for values in columns}) > 1:
         raise ArgumentError(f"grid: {', '.join(names)} of {str(path)!r} must be axes of a grid, or a list of points")
-    return MapGrid(names, None, np.stack(columns, axis=-1), ("site",))
+    return MapGrid(names, None, np.stack(columns, axis=-1), ("site",), mesh)

@@ -11,6 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from invgp.files.meshes import add_mesh
 from invgp.maps.grids import MapGrid, Slices
 from invgp.maps.joint_draws import DrawMethods, JointDraws
 from invgp.maps.map_quantities import LatentQuantity, MapQuantity
@@ -149,6 +150,8 @@ class MapPlan:
             modes = self.joint_draws.mode.astype(np.int32)
             dataset = dataset.assign(mode=xr.DataArray(modes, dims=("realization",), attrs=about))
         dataset = dataset.assign(survey_positions(self.posterior)).assign(self.scalar_variables())
+        if self.grid.mesh is not None:
+            dataset = add_mesh(dataset, self.grid.mesh, "site")
         return dataset.assign(crs=self.posterior["crs"]) if "crs" in self.posterior else dataset
 
     @cached_property

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from invgp.axes import axis_attribute
+from invgp.files.meshes import cell_attributes
 from invgp.maps.grids import MapGrid, read_axis_letters
 from invgp.maps.map_quantities import DerivedQuantity, MapQuantity
 from invgp.netcdf import BlockVariable
@@ -51,6 +52,7 @@ def quantity_variables(
     """
     name = quantity.name
     georeferenced = {"grid_mapping": "crs"} if "crs" in posterior else {}
+    georeferenced |= {} if grid.mesh is None else cell_attributes(grid.mesh)
 
     def variable(attributes: dict[str, Any], leading: tuple[str, ...] = ()) -> BlockVariable:
         labels = () if dimension is None else (dimension,)

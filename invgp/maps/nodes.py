@@ -6,6 +6,7 @@ import numpy as np
 import xarray as xr
 
 from invgp.axes import axis_attribute
+from invgp.files.meshes import MESH
 from invgp.maps.grids import read_axis_letters
 
 SURVEY = "survey_"  # prefix of the coordinates of the sites in a dataset whose points are not the sites
@@ -30,6 +31,9 @@ def as_points(dataset: xr.Dataset) -> xr.Dataset:
     node_variables = [name for name, array in dataset.data_vars.items() if "site" not in array.dims]
     points = dataset[node_variables].drop_dims(["site", "iteration"], errors="ignore").rename(node="site")
     points = points.assign(survey_positions(dataset))
+    if MESH in points:
+        about = points[MESH].attrs
+        points[MESH].attrs = {key: "site" if value == "node" else value for key, value in about.items()}
     attributes = {key: value for key, value in dataset.attrs.items() if key not in NODE_ATTRIBUTES}
     return points.assign_attrs(attributes, invgp_observations="", invgp_points="node")
 

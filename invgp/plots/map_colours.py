@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
+from matplotlib.collections import PolyCollection
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.contour import ContourSet
 from matplotlib.tri import LinearTriInterpolator, Triangulation
@@ -21,6 +22,7 @@ from invgp.plots.figure_options import is_latent_value, value_range
 from invgp.plots.plot_data import LOG_RATIO, Floats, increases_downwards, read_link
 from invgp.plots.style import HATCH
 
+HATCH_COLOUR = (0.0, 0.0, 0.0, 0.55)
 _SHADES = 128
 _FEW, MANY = 200, 1500  # sites
 _CELLS = 300  # per side, for many sites
@@ -43,6 +45,8 @@ class MapPoints:
         Whether the colours are interpolated between the sites; not if they are at several levels.
     circled : bool
         Whether the sites are marked where colours are interpolated.
+    cells : list of array, shape (K, 2), or None
+        Corners of the cells of a mesh, one per point.
     """
 
     x: Floats
@@ -50,6 +54,17 @@ class MapPoints:
     shape: tuple[int, ...] | None
     interpolate: bool
     circled: bool = True
+    cells: list[Floats] | None = None
+
+    @property
+    def extents(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Lowest and highest x and y, of the cells if there are any, otherwise of the points or cells of the grid."""
+        if self.cells is None:
+            on_grid = self.shape is not None
+            return _axis_ends(self.x, cells=on_grid), _axis_ends(self.y, cells=on_grid)
+        corners = np.concatenate(self.cells)
+        (left, low), (right, high) = corners.min(axis=0), corners.max(axis=0)
+        return (float(left), float(right)), (float(low), float(high))
 
     def triangles(self, finite: NDArray[np.bool_]) -> Triangulation | None:
         """Return triangles between neighbouring sites with finite values (N,); None if they span no area."""
@@ -84,6 +99,11 @@ def draw_values(ax: Axes, points: MapPoints, values: Floats, colour_map: str, sc
     if points.shape is not None and min(points.shape) > 1:
         cells = (grid.reshape(points.shape) for grid in (x, y, np.ma.masked_invalid(values)))
         return ax.pcolormesh(*cells, cmap=colour_map, norm=scale, shading="nearest", rasterized=True)
+    if points.cells is not None:
+        cells = [points.cells[i] for i in np.flatnonzero(finite)]
+        collection = PolyCollection(cells, array=values[finite], cmap=colour_map, norm=scale, rasterized=True)
+        collection.set(edgecolor="face", linewidth=0.2)  # without it, thin lines remain between the cells
+        return ax.add_collection(collection)
     varied = finite.any() and np.ptp(values[finite]) > 0
     triangles = points.triangles(finite) if varied else None
     if triangles is None:
@@ -124,6 +144,10 @@ def hatch_area(ax: Axes, points: MapPoints, values: Floats) -> bool:
     finite = np.isfinite(values)
     if not (values[finite] > 0.0).any():
         return False
+    if points.cells is not None:
+        hatched = [points.cells[i] for i in np.flatnonzero(finite & (values > 0.0))]
+        ax.add_collection(PolyCollection(hatched, facecolor="none", edgecolor=HATCH_COLOUR, linewidth=0.0, hatch=HATCH))
+        return True
     highest = max(float(values[finite].max()), 1.0)
     style: dict[str, Any] = {"levels": [0.0, highest], "colors": "none", "hatches": [HATCH]}
     if points.shape is not None and min(points.shape) > 1:
@@ -134,9 +158,18 @@ def hatch_area(ax: Axes, points: MapPoints, values: Floats) -> bool:
         if triangles is None:
             return False
         area = ax.tricontourf(triangles, values[finite], **style)
-    area.set_edgecolor((0.0, 0.0, 0.0, 0.55))
+    area.set_edgecolor(HATCH_COLOUR)
     area.set_linewidth(0.0)
     return True
+
+
+def _axis_ends(values: Floats, *, cells: bool) -> tuple[float, float]:
+    """Return the lowest and the highest value, with half of the outer cells of a grid."""
+    distinct = np.unique(values)
+    low, high = float(distinct[0]), float(distinct[-1])
+    if cells and distinct.size > 1:
+        return low - 0.5 * float(distinct[1] - distinct[0]), high + 0.5 * float(distinct[-1] - distinct[-2])
+    return low, high
 
 
 def _triangulate(x: Floats, y: Floats) -> Triangulation | None:

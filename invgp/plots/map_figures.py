@@ -59,6 +59,7 @@ from invgp.plots.plot_data import (
     increases_downwards,
     map_shape,
     predict_between_sites,
+    read_cells,
     read_curves,
     read_grid,
     read_names,
@@ -101,10 +102,11 @@ def plot_map(
 ) -> Figure:
     """Draw the latents over two coordinates of a survey or a grid.
 
-    There is one row of maps per latent and label. On a grid, every cell has its colour. For a survey, the posterior
-    between the sites is predicted if that is fast; otherwise the colours are interpolated between neighbouring sites,
-    except where their distance is much larger than usual. Sites with three coordinates, on a line, or fewer than four
-    are coloured dots. Areas with little information are hatched. A note above the maps states what they do not show.
+    There is one row of maps per latent and label. On a grid or a mesh, every cell has its colour. For a survey, the
+    posterior between the sites is predicted if that is fast; otherwise the colours are interpolated between
+    neighbouring sites, except where their distance is much larger than usual. Sites with three coordinates, on a line,
+    or fewer than four are coloured dots. Areas with little information are hatched. A note above the maps states what
+    they do not show.
 
     Parameters
     ----------
@@ -211,7 +213,8 @@ def map_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = None) -
         ds = ds.sortby(hidden[0], ascending=False)  # of sites at the same position, the lowest is drawn last, on top
     (x, x_label), (y, y_label) = read_positions(ds, [across, up])
     shape = None if grid is None else map_shape(grid, across, up)
-    points = MapPoints(x, y, shape, interpolate=not hidden, circled=survey is None)
+    cells = None if hidden or shape is not None else read_cells(ds, across, up)
+    points = MapPoints(x, y, shape, interpolate=not hidden, circled=survey is None, cells=cells)
     rows = [(name, curve) for name in read_names(ds, "fields") for curve in read_curves(ds, name)]
     window = _map_window(points, ds[up])
     with figure_style(ax):
@@ -358,8 +361,8 @@ def _map_window(points: MapPoints, up: xr.DataArray) -> MapWindow:
     aspect = 1.0
     if is_latitude_unit(str(up.attrs.get("units"))) and not polar:  # a degree of longitude is shorter than of latitude
         aspect = float(1.0 / np.cos(np.deg2rad(np.mean(up.values))))
-    on_grid = points.shape is not None
-    ends = [_axis_ends(points.x, cells=on_grid), _axis_ends(points.y, cells=on_grid)]
+    on_grid = points.shape is not None or points.cells is not None
+    ends = [*points.extents]
     spans = [high - low for low, high in ends]
     notes = [f"Not to scale: the latitudes range {format_range(up)}."] if polar else []
     if spans[0] > 0.0 and spans[1] > 0.0 and vertical and spans[1] / spans[0] < _EXAGGERATED:
@@ -370,15 +373,6 @@ def _map_window(points: MapPoints, up: xr.DataArray) -> MapWindow:
         ends = [_widen(ends[0], margin), _widen(ends[1], margin / aspect)]
     across, height = _limit_ratio(ends[0], ends[1], aspect)
     return MapWindow(across, height[::-1] if increases_downwards(up) else height, aspect, notes)
-
-
-def _axis_ends(values: Floats, *, cells: bool) -> tuple[float, float]:
-    """Return the lowest and the highest value, with half of the outer cells of a grid."""
-    distinct = np.unique(values)
-    low, high = float(distinct[0]), float(distinct[-1])
-    if cells and distinct.size > 1:
-        return low - 0.5 * float(distinct[1] - distinct[0]), high + 0.5 * float(distinct[-1] - distinct[-2])
-    return low, high
 
 
 def _widen(ends: tuple[float, float], margin: float) -> tuple[float, float]:

@@ -10,6 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from invgp.errors import PlotError
+from invgp.files.meshes import mesh_of
 from invgp.maps.grids import read_axis_letters
 from invgp.maps.modes import select_mode
 from invgp.maps.nodes import SURVEY, as_map
@@ -209,6 +210,36 @@ def read_site(ds: xr.Dataset, number: int | None) -> int:
     if number not in numbers:
         raise PlotError(f"site: must be the number of a site, {numbers.min()} to {numbers.max()}, was {number}")
     return int(np.flatnonzero(numbers == number)[0])
+
+
+def read_cells(ds: xr.Dataset, across: str, up: str) -> list[Floats] | None:
+    """Return the corners of the faces of a mesh in the coordinates of a map.
+
+    Parameters
+    ----------
+    ds : Dataset
+        A posterior or a map.
+    across, up : str
+        Coordinates of the map.
+
+    Returns
+    -------
+    list of array, shape (K, 2), or None
+        None without a mesh, or if its cells are volumes.
+    """
+    mesh = mesh_of(ds)
+    if mesh is None or mesh.dimension != 2:
+        return None
+    # A coordinate is an axis of the mesh, possibly in another unit or with the other sign.
+    corners = []
+    for name in (across, up):
+        values, centres = ds[name].values, mesh.centres
+        fits = [np.polyfit(centre, values, 1) if np.ptp(centre) > 0.0 else np.zeros(2) for centre in centres.T]
+        errors = [np.ptp(values - np.polyval(fit, centre)) for fit, centre in zip(fits, centres.T, strict=True)]
+        axis = int(np.argmin(errors))
+        corners.append(np.polyval(fits[axis], mesh.vertices[:, axis]))
+    vertices = np.stack(corners, axis=-1)
+    return [vertices[cell[cell >= 0]] for cell in mesh.cells]
 
 
 def read_curves(ds: xr.Dataset, variable: str) -> list[Curve]:

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 from pyproj import CRS
 
+from invgp.files.meshes import add_mesh
 from invgp.posterior.attributes import dataset_attributes
 from invgp.posterior.coordinates import coordinate_order, dataset_coordinates, latent_coordinates, source_variables
 from invgp.posterior.data_arrays import make_array
@@ -95,6 +96,14 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
     dataset = xr.Dataset(
         variables, coords=dataset_coordinates(problem, solution), attrs=dataset_attributes(problem, solution)
     )
+    return _add_references(dataset, problem)
+
+
+def _add_references(dataset: xr.Dataset, problem: Problem) -> xr.Dataset:
+    """Return a dataset with the mesh and the coordinate reference system to which its variables refer."""
+    survey, mesh = problem.survey, None if problem.grid is None else problem.grid.mesh
+    if mesh is not None and problem.has_fields:
+        dataset = add_mesh(dataset, mesh, "node")
     if survey.crs is not None:
         dataset["crs"] = xr.DataArray(np.int32(0), attrs=grid_mapping(survey.crs, survey.coordinates[0].unit))
         for variable in dataset.data_vars.values():

@@ -17,6 +17,7 @@ from pyproj.exceptions import CRSError
 
 from invgp.bounded_links import link_from_attributes
 from invgp.core.kernels import STATIONARY
+from invgp.files.meshes import MeshError, mesh_of
 from invgp.posterior.gaussian_processes import (
     DEFINITION,
     INDUCING_SUFFIX,
@@ -110,6 +111,12 @@ def check_schema(dataset: xr.Dataset) -> None:
             raise SchemaError(f"its attribute 'invgp_scalars' must name latents, named {name!r}")
     for name in latents:
         _check_latent(dataset, name, () if name in scalars else points)
+    try:
+        mesh = mesh_of(dataset)
+    except MeshError as error:
+        raise SchemaError(f"its mesh is damaged: {error}") from error
+    if mesh is not None and (len(mesh.cells),) != tuple(dataset.sizes.get(d, 0) for d in points):
+        raise SchemaError(f"its mesh must have one cell per point, had {len(mesh.cells)}")
     if "invgp_map" not in attributes:
         for name in latents:
             _check_latent_values(dataset, name)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.kernels import Averaged, Kernel, Scalar
+from invgp.files.meshes import Mesh
 
 Floats = NDArray[np.float64]
 Labels = tuple[int, ...] | tuple[str, ...]
@@ -166,10 +167,13 @@ class Grid:
     shape : tuple of int
         Numbers of nodes of a regular grid along each coordinate, the last of which varies fastest; empty for an
         irregular grid.
+    mesh : Mesh or None
+        The mesh whose cells are the nodes.
     """
 
     coordinates: tuple[Column, ...]
     shape: tuple[int, ...] = ()
+    mesh: Mesh | None = None
 
     @staticmethod
     def of_scalars() -> Grid:

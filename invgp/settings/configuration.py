@@ -106,7 +106,12 @@ class GridSection(Section):
     """The grid of a field model: a regular grid, or the nodes of a file."""
 
     file: str | None = Field(
-        default=None, description="a CSV or netCDF file with one row per node; none: a regular grid"
+        default=None,
+        description="a CSV or netCDF file with one row per node, or a mesh (.vtu, .vtk, .msh, or UGRID netCDF) whose "
+        "cells are the nodes; none: a regular grid",
+    )
+    active: str | None = Field(
+        default=None, description="a column of the file; nodes where it is 0 or empty are left out"
     )
     coordinates: dict[Name, AxisSection] = Field(
         description=f"one to three coordinates, each {AxisSection.described}; the last one varies fastest",
