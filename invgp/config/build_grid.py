@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from invgp.config.survey_tables import NetcdfTable, Table, read_table
+from invgp.config.survey_tables import CsvTable, NetcdfTable, read_table
 from invgp.errors import ConfigError
 from invgp.files.meshes import AXES
 from invgp.problem import Column, Floats, Grid
@@ -64,7 +64,7 @@ def _count_nodes(name: str, section: AxisSection) -> int:
     return math.floor((stop - start) / step + 1e-9) + 1
 
 
-def read_grid_table(section: GridSection, directory: Path) -> Table:
+def read_grid_table(section: GridSection, directory: Path) -> CsvTable | NetcdfTable:
     """Return the table of the nodes of a grid file, without those that are not active.
 
     Parameters
@@ -94,6 +94,7 @@ def read_grid_table(section: GridSection, directory: Path) -> Table:
 
 def _read_grid(section: GridSection, directory: Path) -> Grid:
     table = read_grid_table(section, directory)
+    mesh = table.mesh if isinstance(table, NetcdfTable) else None
     columns = []
     for name, axis in section.coordinates.items():
         key = f"grid.coordinates.{name}"
@@ -101,8 +102,8 @@ def _read_grid(section: GridSection, directory: Path) -> Grid:
             if getattr(axis, part) is not None:
                 raise ConfigError(f"{key}.{part}: must be left out with grid.file, was given")
         values = table.columns([axis.column or name], axis.unit, f"{key}.column")
-        if isinstance(table, NetcdfTable) and table.is_height(axis.column or name) and axis.positive == "down":
-            values = -values
+        if mesh is not None and (axis.column or name) == "z" and axis.positive == "down":
+            values = -values  # z of a mesh points upwards
         if values.shape[1] != 1:
             raise ConfigError(f"{key}.column: must be one finite number a node, was {values.shape[1]} of them")
         wrong = np.flatnonzero(~np.isfinite(values[:, 0]))
@@ -110,7 +111,6 @@ def _read_grid(section: GridSection, directory: Path) -> Grid:
             found = values[wrong[0], 0]
             raise ConfigError(f"{key}.column: must be one finite number a node, was {found:g} at node {wrong[0] + 1}")
         columns.append(_column(name, axis, values[:, 0]))
-    mesh = table.mesh if isinstance(table, NetcdfTable) else None
     if mesh is not None:
         units = {axis.column or name: axis.unit for name, axis in section.coordinates.items()}
         mesh = replace(mesh, units=tuple(own or units.get(a, "") for a, own in zip(AXES, mesh.units, strict=True)))

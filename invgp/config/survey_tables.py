@@ -8,7 +8,7 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol
 
 import numpy as np
 import psutil
@@ -54,9 +54,6 @@ class Table(Protocol):
 
     def texts(self, name: str, key: str) -> list[str]:
         """Return a column as text, one per site; `key` is named in an error."""
-
-    def select(self, rows: NDArray[np.bool_]) -> Self:
-        """Return the table of some rows, chosen by an array of Booleans (N,)."""
 
 
 @dataclass(frozen=True)
@@ -171,10 +168,6 @@ class NetcdfTable:
         self._check_known(name, key)
         return [str(value) for value in self.dataset[name].to_numpy().ravel()]
 
-    def is_height(self, name: str) -> bool:
-        """Return whether a column is z of a mesh, which points upwards unless the file states otherwise."""
-        return self.mesh is not None and name == "z" and self.dataset[name].attrs.get("positive") != "down"
-
     def select(self, rows: NDArray[np.bool_]) -> NetcdfTable:
         """Return the table of some rows."""
         along = self.dataset[self.position].dims[0]
@@ -217,7 +210,7 @@ class NetcdfTable:
         return values.reshape(values.shape[0], -1)
 
 
-def read_table(file: Path, position: str | None, key: str) -> Table:
+def read_table(file: Path, position: str | None, key: str) -> CsvTable | NetcdfTable:
     """Open a survey file.
 
     Parameters
@@ -232,7 +225,7 @@ def read_table(file: Path, position: str | None, key: str) -> Table:
     suffix = file.suffix.lower()
     try:
         if suffix in MESH_SUFFIXES:
-            table: Table = _mesh(file, position)
+            table: CsvTable | NetcdfTable = _mesh(file, position)
         else:
             table = _netcdf(file, position) if suffix in NETCDF_SUFFIXES else _csv(file)
     except UnicodeDecodeError as error:

@@ -104,7 +104,7 @@ class Mesh:
     @property
     def corner_counts(self) -> Integers:
         """Number of corners of each cell, shape (C,)."""
-        return np.sum(self.cells != FILL, axis=1)
+        return np.asarray(np.sum(self.cells != FILL, axis=1), dtype=np.int64)
 
     @property
     def dimension(self) -> int:
@@ -115,7 +115,8 @@ class Mesh:
     def centres(self) -> Floats:
         """Mean of the corners of each cell, shape (C, 3)."""
         inside = (self.cells != FILL)[..., None]
-        return np.sum(np.where(inside, self.vertices[self.cells], 0.0), axis=1) / self.corner_counts[:, None]
+        sums = np.sum(np.where(inside, self.vertices[self.cells], 0.0), axis=1)
+        return np.asarray(sums / self.corner_counts[:, None])
 
     def select(self, chosen: NDArray[np.bool_]) -> Mesh:
         """Return the mesh of some cells, with all vertices.

@@ -226,13 +226,11 @@ def _read_grid_file(path: Path, posterior: xr.Dataset, names: tuple[str, ...]) -
     letters = read_axis_letters(posterior, names)
     for name in names:
         table = read_table(path, name, "grid")
-        column = name
-        if isinstance(table, NetcdfTable) and table.mesh is not None:
-            mesh = table.mesh
-            column = name if name in table.names else letters[name].lower()
+        mesh = table.mesh if isinstance(table, NetcdfTable) else None
+        column = letters[name].lower() if mesh is not None and name not in table.names else name
         values = table.columns([column], posterior[name].attrs["units"], "grid")[:, 0]
-        if mesh is not None and table.is_height(column) and posterior[name].attrs.get("positive") == "down":
-            values = -values
+        if mesh is not None and column == "z" and posterior[name].attrs.get("positive") == "down":
+            values = -values  # z of a mesh points upwards
         if not np.all(np.isfinite(values)):
             raise ArgumentError(f"grid: {name!r} of {str(path)!r} must be a number at every point")
         _check_range(name, float(values.min()), float(values.max()))

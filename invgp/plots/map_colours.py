@@ -100,8 +100,8 @@ def draw_values(ax: Axes, points: MapPoints, values: Floats, colour_map: str, sc
         cells = (grid.reshape(points.shape) for grid in (x, y, np.ma.masked_invalid(values)))
         return ax.pcolormesh(*cells, cmap=colour_map, norm=scale, shading="nearest", rasterized=True)
     if points.cells is not None:
-        cells = [points.cells[i] for i in np.flatnonzero(finite)]
-        collection = PolyCollection(cells, array=values[finite], cmap=colour_map, norm=scale, rasterized=True)
+        corners = [points.cells[i] for i in np.flatnonzero(finite)]
+        collection = PolyCollection(corners, array=values[finite], cmap=colour_map, norm=scale, rasterized=True)
         collection.set(edgecolor="face", linewidth=0.2)  # without it, thin lines remain between the cells
         return ax.add_collection(collection)
     varied = finite.any() and np.ptp(values[finite]) > 0
