@@ -51,13 +51,15 @@ def fix_learnt(problem: Problem, base: Problem, changes: Mapping[str, object], *
         for latent in problem.latents
     )
     std = dict(problem.noise.std)
-    for name in problem.noise.learn:
-        if any(key.startswith("noise.") and name in key.split(".") for key in changes):
+    for name in problem.noise.scaled_observations:
+        if any(
+            key == "noise.scale_degrees" or (key.startswith("noise.") and name in key.split(".")) for key in changes
+        ):
             continue
         if other_data or base.noise.std[name].shape != std[name].shape:
             raise ArgumentError(f"data: must be left out, since the noise of {name!r} was learnt; or change its noise")
         std[name] = base.noise.std[name]
-    return replace(problem, latents=latents, noise=replace(problem.noise, std=std, learn={}))
+    return replace(problem, latents=latents, noise=replace(problem.noise.fixed, std=std))
 
 
 def _keys_of(latent: Latent) -> tuple[str, str]:

@@ -44,8 +44,17 @@ def build_noise(config: Config, survey: Survey, table: Table, directory: Path) -
     lengths = mistakes.collect(lambda: _correlation_lengths(config))
     mistakes.raise_all()
     by_name = dict(zip((o.name for o in given), spreads or (), strict=True))
-    learn = learning_factors(config.noise.learn)
-    return Noise(config.noise.kind, by_name, correlations or {}, config.noise.degrees, learn, lengths or {})
+    learn, degrees = learning_factors(config.noise.learn), config.noise.scale_degrees
+    scales = {} if degrees is None else {tuple(o.name for o in survey.observations): float(degrees)}
+    return Noise(
+        config.noise.kind,
+        by_name,
+        correlations or {},
+        config.noise.degrees,
+        learn,
+        lengths or {},
+        scale_degrees=scales,
+    )
 
 
 def _noise_from_covariance(survey: Survey, file: Path) -> Noise:
@@ -123,7 +132,7 @@ def check_noise_names(config: Config) -> None:
     section, observations = config.noise, config.survey.observations
     wrong = []
     if section.covariance is not None:
-        given = [f"noise.{table}" for table in OF_OBSERVATIONS if getattr(section, table)]
+        given = [f"noise.{table}" for table in (*OF_OBSERVATIONS, "scale_degrees") if getattr(section, table)]
         wrong = [f"{key}: must be left out with noise.covariance, was given" for key in given]
         if section.kind != "gaussian":
             wrong.append("noise.covariance: must be left out where noise.kind is not 'gaussian', was given")
@@ -140,6 +149,10 @@ def check_noise_names(config: Config) -> None:
             for name in given
             if name not in observations
         ]
+    if section.scale_degrees is not None and section.kind != "gaussian":
+        wrong.append("noise.scale_degrees: must be left out where noise.kind is not 'gaussian', was given")
+    if section.scale_degrees is not None and section.learn:
+        wrong.append("noise.learn: must be left out with noise.scale_degrees, was given")
     misspelt = {nearest_name(name, list(observations)) for name in section.std if name not in observations}
     wrong += [
         f"noise.std.{name}: is missing; it must be the standard deviation of the noise in {observation.unit!r}"

@@ -145,7 +145,7 @@ def check_shared_observations(problems: Sequence[tuple[str, Problem]]) -> None:
             noise = [
                 (
                     p.noise.kind,
-                    p.noise.learn.get(own.name),
+                    next((scale for scale in p.noise.scales if own.name in scale.observations), None),
                     p.noise.correlation.get(own.name) is None,
                     _describe_discrepancy(p, own.name),
                 )

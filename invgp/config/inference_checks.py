@@ -63,7 +63,7 @@ def _check_ignored_keys(config: Config) -> list[str]:
     ignored = []
     if section.posterior == "full gaussian":
         keys = [f"latents.{name}.learn" for name, latent in config.latents.items() if latent.learn.model_fields_set]
-        keys += ["noise.learn"] if config.noise.learn else []
+        keys += _learnt_noise(config)
         discrepancies = config.noise.discrepancy.items()
         keys += [f"noise.discrepancy.{name}.learn" for name, one in discrepancies if one.learn.model_fields_set]
         keys += ["inference.learn_inducing"] if section.learn_inducing else []
@@ -87,10 +87,11 @@ def _check_combinations(config: Config) -> list[str]:
             "inference.learn_inducing: must be false without inference.inducing (every site is then an inducing "
             "point), was true"
         )
-    if noise.learn and section.batch is not None:
-        wrong.append("noise.learn: must be left out with inference.batch, was given")
-    if noise.learn and section.estimator == "score":
-        wrong.append("noise.learn: must be left out with inference.estimator = 'score', was given")
+    for key in _learnt_noise(config):
+        if section.batch is not None:
+            wrong.append(f"{key}: must be left out with inference.batch, was given")
+        if section.estimator == "score":
+            wrong.append(f"{key}: must be left out with inference.estimator = 'score', was given")
     if "degrees" in noise.model_fields_set and noise.kind != "student-t":
         wrong.append(f"noise.degrees: must be left out with noise.kind = {noise.kind!r}, was given")
     return wrong
@@ -124,7 +125,7 @@ def _check_field_model(config: Config) -> list[str]:
     wrong += _check_field_discrepancy(config)
     if config.direct:
         keys = [f"latents.{name}.learn" for name, latent in config.latents.items() if latent.learn.model_fields_set]
-        keys += ["noise.learn"] if config.noise.learn else []
+        keys += _learnt_noise(config)
         keys += ["inference.localisation"] if section.localisation is not None else []
         wrong += [f"{key}: must be left out in a field model with [direct], was given" for key in keys]
     keys = [
@@ -148,9 +149,14 @@ def _check_field_discrepancy(config: Config) -> list[str]:
         wrong.append(
             "noise.discrepancy: must be left out with forward.kind = 'field' unless noise.kind is 'gaussian', was given"
         )
-    if noise.learn:
-        wrong.append("noise.learn: must be left out in a field model with noise.discrepancy, was given")
-    return wrong
+    learnt = _learnt_noise(config)
+    return wrong + [f"{key}: must be left out in a field model with noise.discrepancy, was given" for key in learnt]
+
+
+def _learnt_noise(config: Config) -> list[str]:
+    """Return the keys by which the noise has an unknown factor."""
+    keys = ["noise.learn"] if config.noise.learn else []
+    return keys + (["noise.scale_degrees"] if config.noise.scale_degrees is not None else [])
 
 
 def check_reach(config: Config, reach: Floats, survey: Survey, grid: Grid) -> None:

@@ -157,6 +157,7 @@ class NoiseKeys(TypedDict, total=False):
     covariance: str
     degrees: float
     learn: Mapping[str, float | bool]
+    scale_degrees: float
     discrepancy: Mapping[str, DiscrepancyKeys]
 
 

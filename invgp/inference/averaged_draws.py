@@ -173,7 +173,7 @@ class HyperparameterPath:
             evidence = self.conditional(theta).log_evidence
         except np.linalg.LinAlgError:
             return np.inf
-        cost = 0.5 * float(np.sum((theta / self.parameters.spreads) ** 2)) - evidence
+        cost = -self.parameters.log_prior(theta) - evidence
         return cost if math.isfinite(cost) else np.inf
 
     def at(self, share: float, node: int) -> Conditional:
@@ -310,8 +310,7 @@ def average_draws(
         return None
     latents, whitened = _at_end(path, found.z, found.node)
     N, Q = latents.shape[1:]
-    constant = -float(np.sum(np.log(parameters.spreads * math.sqrt(2.0 * math.pi))))
-    log_evidence = samples.log_evidence + drawn.log_evidence + constant + found.log_ratio - first.log_evidence
+    log_evidence = samples.log_evidence + drawn.log_evidence + found.log_ratio - first.log_evidence
     # The order within a population is that of the nodes.
     each = len(latents) // populations
     shuffled = np.concatenate([k * each + rng.permutation(each) for k in range(populations)])

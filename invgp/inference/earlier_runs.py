@@ -28,7 +28,17 @@ IGNORED_FIELDS = frozenset(
 )
 # Fields that were added later: without them the digest is that of earlier versions.
 ADDED = frozenset(
-    {"sources", "kinds", "extents", "maps", "label_correlation", "correlated_with", "discrepancy", "discrepancy_of"}
+    {
+        "sources",
+        "kinds",
+        "extents",
+        "maps",
+        "label_correlation",
+        "correlated_with",
+        "discrepancy",
+        "discrepancy_of",
+        "scale_degrees",
+    }
 )
 PROVENANCE = frozenset({"file", "digest"})  # fields of the survey that do not change its values
 

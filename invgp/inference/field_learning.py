@@ -77,7 +77,7 @@ class FieldLearning:
                 covariance = covariance + slopes[latent.name].covariance(kernel)
             noise_std = groups @ (trial - theta)
             evidence = line.log_evidence(covariance, backend.asarray(noise_std))
-            return 0.5 * float(np.sum((trial / self.spreads) ** 2)) - evidence
+            return -self.parameters.log_prior(trial) - evidence
 
         return cost
 
@@ -125,6 +125,7 @@ class FieldLearning:
         """Return a matrix (D, H): 1 where a hyperparameter scales the noise of a datum."""
         observed = ~np.isnan(self.problem.survey.Y)
         groups = np.zeros((*observed.shape, len(self.spreads)))
-        for name in self.problem.noise.learn:
-            groups[:, self.problem.observation_slices[name], self.parameters.columns["noise", name]] = 1.0
+        for scale in self.problem.noise.scales:
+            for name in scale.observations:
+                groups[:, self.problem.observation_slices[name], self.parameters.columns["noise", scale.name]] = 1.0
         return groups[observed]

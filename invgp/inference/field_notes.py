@@ -31,7 +31,7 @@ def field_notes(search: FieldSearch, state: FieldSearchState, samples: Samples |
             "estimated from the other runs, and the posterior includes the uncertainty of this estimate."
         )
     noise = np.asarray(
-        [state.theta[search.learning.parameters.columns["noise", name]][0] for name in search.problem.noise.learn]
+        [state.theta[search.learning.parameters.columns["noise", s.name]][0] for s in search.problem.noise.scales]
     )
     notes += noise_notes(search.problem, noise)
     return notes

@@ -153,7 +153,7 @@ def _draw_nodes(search: FieldSearch, state: FieldSearchState, rng: np.random.Gen
 
 def _with_noise_of(search: FieldSearch, state: FieldSearchState, problem: Problem) -> tuple[FieldModel, FieldState]:
     """Return the model and the inference of a state with the noise of a problem."""
-    if not search.problem.noise.learn:
+    if not search.problem.noise.scales:
         return state.model, state.inference
     model = search.build(replace(state.model.problem, noise=problem.noise), state.outputs)
     outputs = search.backend.asarray(model.whitening(state.outputs))

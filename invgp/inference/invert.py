@@ -299,6 +299,7 @@ def _check(problem: Problem, seed: int) -> None:
         raise ConfigError(f"seed: must be at least 0, was {seed}")
     learnt = [f"latents.{latent.name}.learn" for latent in problem.latents if latent.learn]
     learnt += ["noise.learn"] if problem.noise.learn else []
+    learnt += ["noise.scale_degrees"] if problem.noise.scale_degrees else []
     if learnt and problem.inference.posterior == "full gaussian":
         raise ConfigError(f"{learnt[0]}: must be left out with inference.posterior = 'full gaussian', was given")
     refuse_to_learn_noise(problem)

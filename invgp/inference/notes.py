@@ -25,9 +25,9 @@ MOST_SUGGESTED = 8  # times the inducing points, beyond which no number is sugge
 def noise_notes(problem: Problem, log_scales: Floats) -> list[str]:
     """Describe learnt noise that is far from the given value, as with few data or data without noise."""
     return [
-        f"The learnt noise of {name} is {math.exp(log_scale):.2g} times the given value: unless that is plausible, "
-        "give it a prior, or fix it."
-        for name, log_scale in zip(problem.noise.learn, log_scales, strict=True)
+        f"The learnt noise of {' and '.join(scale.observations)} is {math.exp(log_scale):.2g} times the given value: "
+        "unless that is plausible, give it a prior, or fix it."
+        for scale, log_scale in zip(problem.noise.scales, log_scales, strict=True)
         if abs(log_scale) > math.log(FARTHEST_NOISE)
     ]
 

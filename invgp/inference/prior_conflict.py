@@ -62,7 +62,7 @@ def find_prior_conflicts(
         limit *= options.with_learnt_prior
     sentences = []
     for observation in problem.survey.observations:
-        if observation.name in problem.noise.learn:
+        if observation.name in problem.noise.scaled_observations:
             continue
         columns = problem.observation_slices[observation.name]
         y, noise = problem.survey.Y[sites, columns], problem.noise_std[sites, columns]
@@ -97,7 +97,7 @@ def find_conflicts_at_prior_mean(
         g, y = outputs[:, columns], problem.survey.Y[:, columns]
         log_y, log_g, _ = _logarithms(y, g, problem.noise_std[:, columns])
         known = np.isfinite(log_y) & np.isfinite(log_g)
-        if observation.name in problem.noise.learn or not known.any():
+        if observation.name in problem.noise.scaled_observations or not known.any():
             continue
         if abs(np.median(log_y[known] - log_g[known])) > largest:
             sentences.append(_describe(observation.name, observation.unit, y, g))

@@ -55,14 +55,15 @@ def sites_at_once(problem: Problem, samples: int) -> int:
 
 def refuse_to_learn_noise(problem: Problem) -> None:
     """Raise `ConfigError` if noise is to be learnt and there are too many sites to process them together."""
-    if problem.grid is not None or not problem.noise.learn:
+    if problem.grid is not None or not problem.noise.scales:
         return
     plan = plan_stages(problem)  # the simulator may have to replace an emulator
     if problem.inference.emulator and can_emulate(problem):
         plan += plan_emulator_stages(problem)
     size, sites = sites_at_once(problem, max(p.samples for p in plan)), problem.survey.size
     if size < sites:
+        key = "learn" if problem.noise.learn else "scale_degrees"
         raise ConfigError(
-            f"noise.learn: must be left out for {sites:,} sites, which are processed in mini-batches of {size:,}, "
+            f"noise.{key}: must be left out for {sites:,} sites, which are processed in mini-batches of {size:,}, "
             "as many as fit in memory, was given"
         )

@@ -139,7 +139,7 @@ class SiteModel:
         error = np.hypot(
             rough, np.sqrt(self.neighbour_counts)[:, None] * np.minimum(smooth, self.options.largest_error)
         )
-        for name in self.problem.noise.learn:
+        for name in self.problem.noise.scaled_observations:
             error[:, self.problem.observation_slices[name]] = 0.0
         return self.problem.with_scaled_noise(np.hypot(1.0, error))
 

@@ -1,15 +1,19 @@
 """Learnt hyperparameters of a problem: their names, their priors, and the problem at given values of them.
 
 The prior of a hyperparameter is log-normal. Its median is the value in the configuration, and a change by a factor,
-which the configuration states, is one standard deviation of the logarithm.
+which the configuration states, is one standard deviation of the logarithm. The variance of the noise can have an
+inverse-gamma prior instead, whose most probable logarithm is that of the configuration.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.special import gammaln, polygamma
+from scipy.stats import chi2
 
 from invgp.core.backend import select_backend, to_numpy
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
@@ -26,10 +30,10 @@ def with_learned_hyperparameters(problem: Problem, posterior: GaussianPosterior)
     for latent in problem.latents:
         own = kernels[problem.latent_slices[latent.name]]
         latents.append(with_kernel(latent, own[0].on_backend(host), np.asarray([float(k.variance) for k in own])))
-    scales = np.exp(to_numpy(posterior.hyper.noise))
+    factors = np.exp(to_numpy(posterior.hyper.noise))
     std = dict(problem.noise.std)
-    for scale, name in zip(scales, problem.noise.learn, strict=True):
-        std[name] = scale * std[name]
+    for factor, scale in zip(factors, problem.noise.scales, strict=True):
+        std |= {name: factor * std[name] for name in scale.observations}
     return replace(problem, latents=tuple(latents), noise=replace(problem.noise, std=std))
 
 
@@ -69,29 +73,55 @@ class LearntParameters:
 
     @cached_property
     def columns(self) -> dict[tuple[str, str], slice]:
-        """Elements of theta, by the latent and a key of `Latent.learn`, or ``"noise"`` and the observation."""
+        """Elements of theta, by the latent and a key of `Latent.learn`, or ``"noise"`` and that of `NoiseScale`."""
         columns, first = {}, 0
         for latent in self.problem.latents:
             for name in latent.learn:
                 count = latent.learnt_parameters(name).shape[1]
                 columns[latent.name, name] = slice(first, first + count)
                 first += count
-        for name in self.problem.noise.learn:
-            columns["noise", name] = slice(first, first + 1)
+        for scale in self.problem.noise.scales:
+            columns["noise", scale.name] = slice(first, first + 1)
             first += 1
         return columns
 
     @cached_property
     def spreads(self) -> Floats:
         """Prior standard deviations (H,) of theta; an infinite factor has the weak prior of `WEAK_FACTOR`."""
-        learnt = [(latent.learn[name], latent.name, name) for latent in self.problem.latents for name in latent.learn]
-        learnt += [(factor, "noise", name) for name, factor in self.problem.noise.learn.items()]
         spreads = [
-            np.full(columns.stop - columns.start, np.log(factor if np.isfinite(factor) else WEAK_FACTOR))
-            for factor, owner, name in learnt
-            for columns in (self.columns[owner, name],)
+            np.full(latent.learnt_parameters(name).shape[1], _log_factor(factor))
+            for latent in self.problem.latents
+            for name, factor in latent.learn.items()
         ]
+        for scale in self.problem.noise.scales:
+            # The variance of the logarithm of a gamma variable is the trigamma function of its shape.
+            inverse = None if scale.degrees is None else 0.5 * np.sqrt(polygamma(1, 0.5 * scale.degrees))
+            spreads.append(np.atleast_1d(_log_factor(scale.factor) if inverse is None else inverse))
         return np.concatenate(spreads) if spreads else np.empty(0)
+
+    @cached_property
+    def degrees(self) -> Floats:
+        """Degrees of freedom (H,) of inverse-gamma priors of exp(2 theta); 0 where the prior is log-normal."""
+        found = np.zeros(len(self.spreads))
+        for scale in self.problem.noise.scales:
+            found[self.columns["noise", scale.name]] = scale.degrees or 0.0
+        return found
+
+    def log_prior(self, theta: Floats) -> float:
+        """Compute the log prior density of hyperparameters theta (H,).
+
+        Parameters
+        ----------
+        theta : array, shape (H,)
+
+        Returns
+        -------
+        float, in nats
+        """
+        inverse = self.degrees > 0.0
+        spreads, nu = self.spreads[~inverse], self.degrees[inverse]
+        normal = -0.5 * (theta[~inverse] / spreads) ** 2 - np.log(spreads * np.sqrt(2.0 * np.pi))
+        return float(np.sum(normal) + np.sum(log_scale_density(theta[inverse], nu)))
 
     def __bool__(self) -> bool:
         return bool(self.columns)
@@ -116,7 +146,10 @@ class LearntParameters:
             kernel = self.kernel(latent, theta)
             latents.append(with_kernel(latent, kernel, std**2 * float(kernel.variance)))
         noise = self.problem.noise
-        noise_std = {name: value * np.exp(self.of(theta, "noise", name)) for name, value in noise.std.items()}
+        noise_std = dict(noise.std)
+        for scale in noise.scales:
+            factor = np.exp(self.of(theta, "noise", scale.name))
+            noise_std |= {name: factor * noise_std[name] for name in scale.observations}
         return replace(self.problem, latents=tuple(latents), noise=replace(noise, std=noise_std))
 
     def _process_std(self, latent: Latent) -> Floats:
@@ -166,8 +199,34 @@ class LearntParameters:
                     about = f"{name.replace('_', '-')} of the {kind} part of the kernel of {what}"
                     value = float(np.exp(latent.kernel.parameters[index]))
                     add(first + k, f"{latent.name}_{name}_{k + 1}", about, self._unit(name, kind), value, std)
-        for name in self.problem.noise.learn:
-            observation = next(o for o in self.problem.survey.observations if o.name == name)
-            about = f"factor on the configured noise of {observation.long_name or name}"
-            add(self.columns["noise", name].start, f"{name}_noise_factor", about, "1", 1.0)
+        words = {o.name: o.long_name or o.name for o in self.problem.survey.observations}
+        for noise in self.problem.noise.scales:
+            about = f"factor on the configured noise of {' and '.join(words[name] for name in noise.observations)}"
+            add(self.columns["noise", noise.name].start, f"{noise.name}_noise_factor", about, "1", 1.0)
+            if noise.degrees is not None:
+                median = float(np.sqrt(noise.degrees / chi2.median(noise.degrees)))
+                found[-1] = replace(found[-1], median=median, degrees=noise.degrees)
         return tuple(found)
+
+
+def log_scale_density(theta: Floats, degrees: Floats) -> Floats:
+    """Compute the log density of theta (G,) if exp(2 theta) has an inverse-gamma distribution.
+
+    Parameters
+    ----------
+    theta : array, shape (G,)
+    degrees : array, shape (G,)
+        Degrees of freedom; shape and scale of the distribution are half of them.
+
+    Returns
+    -------
+    array, shape (G,), in nats
+    """
+    shape = 0.5 * degrees
+    constant = math.log(2.0) + shape * np.log(shape) - gammaln(shape)
+    return np.asarray(constant - degrees * theta - shape * np.exp(-2.0 * theta))
+
+
+def _log_factor(factor: float) -> float:
+    """Return the prior standard deviation of a log-normal hyperparameter with this factor."""
+    return math.log(factor if np.isfinite(factor) else WEAK_FACTOR)

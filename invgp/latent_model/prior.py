@@ -89,7 +89,7 @@ def noise_covariance(problem: Problem) -> Floats:
 def learning_of(problem: Problem, backend: Backend) -> HyperparameterLearning | None:
     """Return the learnt hyperparameters; None if nothing is learnt.
 
-    Kernel parameters are tied over the labels of a latent, noise scales over each observation.
+    Kernel parameters are tied over the labels of a latent, noise scales over observations.
     """
     kernels = kernels_of(problem, backend)
     ends = np.cumsum([0, *(len(kernel.parameter_names) for kernel in kernels)])
@@ -104,17 +104,19 @@ def learning_of(problem: Problem, backend: Backend) -> HyperparameterLearning | 
             ties.append(tie)
             spreads += [np.log(factor)] * own.shape[1]
     inducing = problem.inference.learn_inducing and inducing_count(problem) is not None
-    learn = problem.noise.learn
-    if not spreads and not inducing and not learn:
+    scales = problem.noise.scales
+    if not spreads and not inducing and not scales:
         return None
-    groups = np.zeros((problem.noise_std.shape[1], len(learn)))
-    for g, name in enumerate(learn):
-        groups[problem.observation_slices[name], g] = 1.0
+    groups = np.zeros((problem.noise_std.shape[1], len(scales)))
+    for g, scale in enumerate(scales):
+        for name in scale.observations:
+            groups[problem.observation_slices[name], g] = 1.0
     return HyperparameterLearning(
         join_parameters(kernels),
         backend.asarray(np.concatenate(ties, axis=1)),
         backend.asarray(np.asarray(spreads)),
         backend.asarray(groups),
-        backend.asarray(np.log(np.asarray(list(learn.values())))),
+        backend.asarray(np.log(np.asarray([scale.factor for scale in scales]))),
+        backend.asarray(np.asarray([scale.degrees or 0.0 for scale in scales])),
         inducing=inducing,
     )

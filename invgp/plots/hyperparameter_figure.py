@@ -14,6 +14,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from invgp.errors import PlotError
+from invgp.latent_model.learnt_parameters import log_scale_density
 from invgp.plots.axis_labels import unit_label
 from invgp.plots.figure_options import FigureOptions
 from invgp.plots.style import COLOURS, STYLE, NotebookFigure, add_legend, arrange_panels, letter_panels
@@ -90,7 +91,10 @@ def _draw_panel(ax: Axes, draws: xr.DataArray) -> None:
     heights = np.histogram(logs, edges)[0] / (len(logs) * np.diff(edges))
     ax.stairs(heights, np.exp(edges), fill=True, color=COLOURS[0], alpha=0.5, linewidth=0.0)
     x = np.linspace(low, high, 200)
-    prior = np.exp(-0.5 * ((x - centre) / spread) ** 2) / (spread * np.sqrt(2.0 * np.pi))
+    if "prior_degrees" in draws.attrs:
+        prior = np.exp(log_scale_density(x, np.asarray(float(draws.attrs["prior_degrees"]))))
+    else:
+        prior = np.exp(-0.5 * ((x - centre) / spread) ** 2) / (spread * np.sqrt(2.0 * np.pi))
     ax.plot(np.exp(x), prior, color=_PRIOR_COLOUR)
     ax.axvline(float(draws.attrs["most_probable"]), color=COLOURS[1], linestyle="--", linewidth=1.0)
     ax.set_xscale("log")

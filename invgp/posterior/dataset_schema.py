@@ -296,7 +296,8 @@ def _check_hyperparameter(dataset: xr.Dataset, name: str) -> None:
     if not np.all(values > 0.0):
         raise SchemaError(f"its variable {name!r} must be positive, had {values.min():g}")
     about = dataset[name].attrs
-    for key, least in (("most_probable", 0.0), ("prior_median", 0.0), ("prior_factor", 1.0)):
+    limits = [("most_probable", 0.0), ("prior_median", 0.0), ("prior_factor", 1.0)]
+    for key, least in (*limits, ("prior_degrees", 0.0)) if "prior_degrees" in about else limits:
         value = about.get(key, np.nan)
         if not _is_number(value) or not least < float(value) < np.inf:
             raise SchemaError(

@@ -211,6 +211,12 @@ def hyperparameter_variables(samples: Samples) -> dict[str, xr.DataArray]:
             "prior_factor": learnt.factor,
             "comment": "the prior is log-normal, with this median; a change by prior_factor is one standard deviation",
         }
+        if learnt.degrees is not None:
+            about["prior_degrees"] = learnt.degrees
+            about["comment"] = (
+                "its square has an inverse-gamma prior with shape and scale prior_degrees / 2; a change by "
+                "prior_factor is one standard deviation of the logarithm"
+            )
         if learnt.process_std is not None:
             std = learnt.process_std
             about["process_std"] = std if std.size > 1 else float(std[0])

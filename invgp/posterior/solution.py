@@ -68,13 +68,16 @@ class HyperparameterDraws:
     values : array, shape (R,)
         One value per draw of the latents, with which it is joint.
     median : float
-        Median of the log-normal prior: the value in the configuration.
+        Median of the prior; of a log-normal prior it is the value in the configuration.
     factor : float
-        A change by this factor is one standard deviation of the prior.
+        A change by this factor is one standard deviation of the logarithm in the prior.
     most_probable : float
         Value that the Gaussian approximation uses.
     process_std : array, shape (L,), or None
         For a factor on the standard deviation of a latent: that of its processes at a factor of 1.
+    degrees : float or None
+        Degrees of freedom, if its square has an inverse-gamma prior whose shape and scale are half of them; None for a
+        log-normal prior.
     """
 
     name: str
@@ -85,6 +88,7 @@ class HyperparameterDraws:
     factor: float
     most_probable: float
     process_std: Floats | None = None
+    degrees: float | None = None
 
 
 @dataclass(frozen=True)

@@ -225,6 +225,31 @@ class Latent:
 
 
 @dataclass(frozen=True)
+class NoiseScale:
+    """An unknown factor on the standard deviations of the noise of some observations.
+
+    Parameters
+    ----------
+    observations : tuple of str
+        Names of the observations.
+    factor : float
+        Factor of the log-normal prior, as in `Latent.learn`.
+    degrees : float or None
+        Degrees of freedom nu, if the square of the factor has an inverse-gamma prior with shape and scale nu / 2
+        instead: the given standard deviations are as good as estimates from so many independent residuals.
+    """
+
+    observations: tuple[str, ...]
+    factor: float = np.inf
+    degrees: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Name for variables: those of the observations."""
+        return "_".join(self.observations)
+
+
+@dataclass(frozen=True)
 class Noise:
     """Distribution of the observations minus the simulator outputs.
 
@@ -250,6 +275,9 @@ class Noise:
     discrepancy : mapping of str to Latent
         For field models with Gaussian noise, what the simulator cannot explain of some observations: a process along
         the coordinates of the survey. In site models it is among the latents of the problem.
+    scale_degrees : mapping of tuple of str to float
+        Groups of observations whose noise has one unknown factor with an inverse-gamma prior, with its degrees of
+        freedom; see `NoiseScale`.
 
     Raises
     ------
@@ -266,6 +294,23 @@ class Noise:
     covariance: Floats | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
     discrepancy: Mapping[str, Latent] = field(default_factory=dict)
+    scale_degrees: Mapping[tuple[str, ...], float] = field(default_factory=dict)
+
+    @property
+    def scales(self) -> tuple[NoiseScale, ...]:
+        """Unknown factors on the noise, in the order of the hyperparameters."""
+        learnt = tuple(NoiseScale((name,), factor) for name, factor in self.learn.items())
+        return learnt + tuple(NoiseScale(names, degrees=degrees) for names, degrees in self.scale_degrees.items())
+
+    @property
+    def scaled_observations(self) -> frozenset[str]:
+        """Names of the observations whose noise has an unknown factor."""
+        return frozenset(name for scale in self.scales for name in scale.observations)
+
+    @property
+    def fixed(self) -> Noise:
+        """The same noise without unknown factors."""
+        return replace(self, learn={}, scale_degrees={})
 
     def kind_of(self, name: str) -> str:
         """Return the distribution of an observation.

@@ -100,6 +100,7 @@ def join_noise(noises: Sequence[Noise], sizes: Sequence[int]) -> Noise:
         correlation_length=_merge([noise.correlation_length for noise in noises]),
         learn=_merge([noise.learn for noise in noises]),
         discrepancy=_merge([noise.discrepancy for noise in noises]),
+        scale_degrees={names: degrees for noise in noises for names, degrees in noise.scale_degrees.items()},
         kinds={
             name: noise.kind_of(name) for noise in noises for name in noise.std if noise.kind_of(name) != first.kind
         },
@@ -123,6 +124,7 @@ def select_noise(noise: Noise, names: Sequence[str], sites: Integers) -> Noise:
         correlation_length=pick(noise.correlation_length),
         learn=pick(noise.learn),
         discrepancy=pick(noise.discrepancy),
+        scale_degrees={own: degrees for own, degrees in noise.scale_degrees.items() if {*own} <= {*names}},
     )
 
 

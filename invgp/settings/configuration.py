@@ -457,6 +457,12 @@ class NoiseSection(Section):
         description="for Gaussian noise, a table with the observations whose standard deviation is scaled by a number "
         "that is learnt, as in [latents.NAME.learn]; not with posterior = 'full gaussian'",
     )
+    scale_degrees: Positive | None = Field(
+        default=None,
+        description="for Gaussian noise, instead of learn: all standard deviations of this data set are scaled by one "
+        "unknown number, whose square has an inverse-gamma prior; std is then as good as an estimate with this "
+        "number of degrees of freedom, such as 9 for ten repeated measurements; none: std is right",
+    )
     discrepancy: dict[str, DiscrepancySection] = Field(
         default={},
         description="what the simulator cannot explain, for each of some observations: "

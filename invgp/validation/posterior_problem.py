@@ -112,7 +112,7 @@ def check_problem_of(posterior: xr.Dataset, problem: Problem) -> Problem:
     }
     order = coordinate_order(problem)
     latents = tuple(_with_learnt_prior(latent, posterior[latent.name].attrs, order) for latent in problem.latents)
-    return replace(problem, latents=latents, noise=replace(problem.noise, std=noise, learn={}))
+    return replace(problem, latents=latents, noise=replace(problem.noise.fixed, std=noise))
 
 
 def _first_prior_mean(problem: Problem, latent: Latent) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -103,9 +104,14 @@ def draw_prior(problem: Problem, rng: np.random.Generator) -> Floats:
 
 
 def with_drawn_hyperparameters(problem: Problem, rng: np.random.Generator) -> Problem:
-    """Return the problem with learnt hyperparameters drawn from their log-normal priors; without a prior they stay."""
-    scaled = {name: float(_draw_factors(factor, 1, rng)[0]) for name, factor in problem.noise.learn.items()}
-    std = {name: scaled.get(name, 1.0) * values for name, values in problem.noise.std.items()}
+    """Return the problem with learnt hyperparameters drawn from their priors; without a prior they stay."""
+    std = dict(problem.noise.std)
+    for scale in problem.noise.scales:
+        if scale.degrees is None:
+            factor = float(_draw_factors(scale.factor, 1, rng)[0])
+        else:
+            factor = math.sqrt(scale.degrees / rng.chisquare(scale.degrees))
+        std |= {name: factor * std[name] for name in scale.observations}
     latents = tuple(_with_drawn_kernel(latent, rng) for latent in problem.latents)
     return replace(problem, latents=latents, noise=replace(problem.noise, std=std))
 

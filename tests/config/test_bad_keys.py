@@ -71,8 +71,8 @@ UNKNOWN_KEYS = [
     Case(
         "noise",
         {"std.time": "stdev.time"},
-        "noise.stdev: unknown key; valid: 'kind', 'std', 'correlation', 'correlation_length', 'covariance', 'degrees' "
-        "and 'learn'; did you mean 'std'?",
+        "noise.stdev: unknown key; valid: 'kind', 'std', 'correlation', 'correlation_length', 'covariance', 'degrees', "
+        "'learn', 'scale_degrees' and 'discrepancy'; did you mean 'std'?",
     ),
     Case(
         "inference",

@@ -132,7 +132,7 @@ class Probe:
 
 def learning_of(model, groups=GROUPS, *, inducing=False, spreads=SPREADS, **settings):
     return HyperparameterLearning(
-        model.log_kernels.ravel(), TIES.reshape(-1, 2), spreads[0], groups, spreads[1], inducing, **settings
+        model.log_kernels.ravel(), TIES.reshape(-1, 2), spreads[0], groups, spreads[1], inducing=inducing, **settings
     )
 
 
@@ -149,14 +149,17 @@ def some_sites(rng, model, groups=2):
 
 
 @pytest.mark.parametrize("inducing", [False, True])
-def test_that_the_gradient_of_the_objective_is_that_of_finite_differences(inducing, numpy_backend, rng):
+@pytest.mark.parametrize("degrees", [None, np.asarray([3.0, 0.0])])
+def test_that_the_gradient_of_the_objective_is_that_of_finite_differences(degrees, inducing, numpy_backend, rng):
     model = LinearSurvey(sites=6)
     Z = np.linspace(0.5, 5.5, 3)[:, None] if inducing else None
     prior = model.prior(numpy_backend, Z)
     theta, noise = np.asarray([0.2, -0.15]), np.asarray([0.3, -0.25])
     at = np.concatenate([theta, noise, *([prior.Z.ravel() + 0.1] if inducing else [])])
     probe = Probe(at, [])
-    learning = learning_of(model, inducing=inducing, evaluations=1 + 2 * len(at), optimiser=probe)
+    learning = learning_of(
+        model, inducing=inducing, noise_degrees=degrees, evaluations=1 + 2 * len(at), optimiser=probe
+    )
     start = learning.initial_values(prior)._replace(noise=np.asarray([0.1, 0.05]))
     learning.fit(prior, some_sites(rng, model), start)
     told, expected = probe.gradients()

@@ -211,7 +211,7 @@ class HyperparameterLearning:
 
     The free parameters of the kernels are ``start + ties @ theta``. Theta and the log scales of the noise start at
     zero and have normal priors with mean zero, so variances, length-scales and noise levels have log-normal priors
-    around the values in the configuration.
+    around the values in the configuration. The variance of the noise can have an inverse-gamma prior instead.
 
     Parameters
     ----------
@@ -225,6 +225,9 @@ class HyperparameterLearning:
         1 where the noise of an output belongs to a group. The noise of an output without a group is fixed.
     noise_spread : Array, shape (G,)
         Standard deviation of the prior of each log scale; infinite for a flat prior.
+    noise_degrees : Array, shape (G,), or None
+        Degrees of freedom nu of the inverse-gamma prior of each squared scale, with shape and scale nu / 2, by which
+        the normal prior is multiplied; 0 or None without one.
     inducing : bool
         Whether the inducing inputs are learnt.
     evaluations : int
@@ -238,6 +241,7 @@ class HyperparameterLearning:
     spread: Array
     noise_groups: Array
     noise_spread: Array
+    noise_degrees: Array | None = None
     inducing: bool = False
     evaluations: int = 20
     optimiser: LBFGS = field(default_factory=lambda: LBFGS(tolerance=1e-6))
@@ -255,7 +259,10 @@ class HyperparameterLearning:
     def log_prior(self, here: Hyperparameters) -> Array:
         """Compute the log prior density of the hyperparameters, without constants."""
         xp = array_namespace(here.theta)
-        return -0.5 * (xp.sum((here.theta / self.spread) ** 2) + xp.sum((here.noise / self.noise_spread) ** 2))
+        normal = -0.5 * (xp.sum((here.theta / self.spread) ** 2) + xp.sum((here.noise / self.noise_spread) ** 2))
+        if self.noise_degrees is None:
+            return normal
+        return normal - xp.sum(self.noise_degrees * (here.noise + 0.5 * xp.exp(-2.0 * here.noise)))
 
     def fit(self, prior: Prior, factors: NoiseScaledFactors, start: Hyperparameters) -> Hyperparameters:
         """Maximise the evidence of the site factors plus the log prior of the hyperparameters.
@@ -297,6 +304,8 @@ class HyperparameterLearning:
             value = evidence.value + factors.constant(change) + self.log_prior(here)
             by_theta = xp.sum(evidence.kernels[:, None] * self.ties, axis=0) - here.theta / self.spread**2
             by_noise = -here.noise / self.noise_spread**2
+            if self.noise_degrees is not None:
+                by_noise = by_noise + self.noise_degrees * (xp.exp(-2.0 * here.noise) - 1.0)
             if by_noise.shape[0]:
                 by_noise = by_noise + factors.gradient(change, evidence.marginals, prior.mean)
             gradient = self._to_vector(Hyperparameters(by_theta, by_noise, evidence.inducing * unit))
