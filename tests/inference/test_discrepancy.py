@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from benchmarks.discrepancy import WARNING, draw_line, line_problem
+from benchmarks.discrepancy import WARNING, draw_line, line_problem, measure
 
 import invgp
 from helpers.linear_priors import assert_same_posterior, condition, matern52
@@ -194,6 +194,14 @@ def test_that_a_source_takes_its_discrepancy_with_it():
     expected = invgp.invert(right, seed=1)
     np.testing.assert_allclose(alone["depth"].values, expected["depth"].values, atol=1e-6)
     assert (posterior["depth_std"].values[len(X) :] < alone["depth_std"].values).all()
+
+
+@pytest.mark.slow
+def test_that_intervals_hold_the_truth_under_a_biased_simulator():
+    inside, squares, warned = measure(100, 24, discrepancy=True)
+    assert 0.93 <= inside <= 0.97
+    assert 0.8 < squares < 1.2
+    assert warned <= 0.05
 
 
 def test_that_a_bias_is_reported_with_the_remedy():
