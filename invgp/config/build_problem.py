@@ -6,8 +6,10 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from invgp.config.build_direct import build_direct
+from invgp.config.build_earlier import add_earlier_posterior
 from invgp.config.build_grid import build_grid
 from invgp.config.build_latents import (
     build_discrepancies,
@@ -27,6 +29,9 @@ from invgp.config.variable_names import check_names
 from invgp.errors import ConfigError
 from invgp.problem import InferenceSettings, OutputSettings, Problem
 from invgp.settings.configuration import Config
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 def build_problem(config: Config, directory: Path, text: str, data: Path | None) -> Problem:
@@ -58,6 +63,7 @@ def further_digests(config: Config, directory: Path) -> list[str]:
     """Return the digests of the files with further data: of other sources, and direct data."""
     files = [section.survey.file for section in config.sources.values()]
     files += [section.file for section in config.direct.values() if section.file is not None]
+    files += [config.prior] if config.prior is not None else []
     return [file_digest(directory / file) for file in files]
 
 
@@ -78,8 +84,13 @@ def first_coordinate_column(config: Config) -> str:
     return next(iter(config.survey.observations.values())).columns[0]
 
 
-def assemble_problem(config: Config, table: Table | None, directory: Path, mistakes: Mistakes) -> Problem:
-    """Build the problem of a configuration and a table; raise all `mistakes`, including earlier ones."""
+def assemble_problem(
+    config: Config, table: Table | None, directory: Path, mistakes: Mistakes, prior: xr.Dataset | None = None
+) -> Problem:
+    """Build the problem of a configuration and a table; raise all `mistakes`, including earlier ones.
+
+    `prior` is an earlier posterior in memory, instead of the file of the configuration.
+    """
     mistakes.collect(lambda: check_names(config))
     mistakes.collect(lambda: check_noise_names(config))
     survey = None if table is None else mistakes.collect(lambda: build_survey(config, table))
@@ -132,6 +143,9 @@ def assemble_problem(config: Config, table: Table | None, directory: Path, mista
         problem = problem.join(sources)
     for data in direct or ():
         problem = data.add_to(problem)
+    earlier = prior if prior is not None or config.prior is None else directory / config.prior
+    if earlier is not None:
+        problem = add_earlier_posterior(problem, earlier)
     check_correlation_matrix(problem)
     check_maps_cover(problem)
     return problem

@@ -81,6 +81,8 @@ def build_wiring(config: Config) -> Wiring:
     observations = _units_and_labels("survey.observations", config.survey.observations, config)
     columns: Ends = {name: (c.unit, None) for name, c in (config.survey.covariates | config.survey.coordinates).items()}
     elsewhere = {name for source in config.sources.values() for name in names_of_inputs(source.forward)}
+    if config.prior is not None:  # its data may depend on latents that no simulator takes
+        elsewhere |= set(config.latents)
     inputs = mistakes.collect(lambda: _build_inputs(section, latents, columns, elsewhere))
     outputs = mistakes.collect(lambda: _build_outputs(section, observations))
     mistakes.raise_all()

@@ -112,7 +112,7 @@ def _select_source(config: Config, section: SourceSection) -> Config:
         "noise": section.noise,
         "inference": inference,
     }
-    return config.model_copy(update={**changes, "sources": {}, "direct": {}})
+    return config.model_copy(update={**changes, "sources": {}, "direct": {}, "prior": None})
 
 
 def _with_key(name: str, make: Callable[[], Problem]) -> Problem:

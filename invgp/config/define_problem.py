@@ -24,10 +24,14 @@ from invgp.config.typed_keys import (
 from invgp.errors import ConfigError
 
 if TYPE_CHECKING:
+    import xarray as xr
     from numpy.typing import ArrayLike
 
     from invgp.adapters.protocol import ForwardModel, Quantity
     from invgp.problem import Problem
+
+
+IN_MEMORY = "a dataset"  # in the place of the file of an earlier posterior
 
 
 def define(
@@ -40,6 +44,7 @@ def define(
     noise: NoiseKeys | Mapping[str, float | Sequence[float] | str | Sequence[str]],
     covariates: Mapping[str, Unit | ColumnKeys] | None = None,
     direct: Mapping[str, DirectKeys] | None = None,
+    prior: str | Path | xr.Dataset | None = None,
     grid: Mapping[str, AxisKeys] | None = None,
     dimensions: Mapping[str, Sequence[int] | Sequence[str]] | None = None,
     crs: str | None = None,
@@ -74,6 +79,8 @@ def define(
         Other columns that the simulator needs, as `coordinates`.
     direct : mapping of str to dict, optional
         Direct data by name, such as boreholes: the tables [direct.NAME]. They need no simulator run.
+    prior : str, Path or xarray.Dataset, optional
+        Posterior of an earlier inversion of the same latents, whose data count as part of the prior.
     grid : mapping of str to dict, optional
         For a field model, the coordinates of its regular grid by name. A function then receives all nodes of a latent,
         (B, G), one number of a scalar, (B,), and all sites of a column, (B, N), and returns (B, N). If all latents are
@@ -138,6 +145,7 @@ def define(
         "grid": None if grid is None else {"coordinates": dict(grid)},
         "latents": dict(latents),
         "direct": dict(direct or {}),
+        "prior": None if prior is None else str(prior) if isinstance(prior, str | Path) else IN_MEMORY,
         "forward": {"kind": "site" if grid is None else "field"}
         | (_of_model(model) if model else _forward(forward, observations, [*latents, *(covariates or {})])),
         "noise": dict(noise) if {"std", "covariance"} & noise.keys() else {"std": dict(noise)},
@@ -152,7 +160,8 @@ def define(
         raise ConfigError(sentences(error)) from None
     mistakes = Mistakes()
     table = mistakes.collect(lambda: as_table(data, first_coordinate_column(config)))
-    problem = assemble_problem(config, table, Path.cwd(), mistakes)
+    earlier = None if prior is None or isinstance(prior, str | Path) else prior
+    problem = assemble_problem(config, table, Path.cwd(), mistakes, earlier)
     if isinstance(data, str | Path):
         problem = replace(problem, survey=replace(problem.survey, file=str(data), digest=file_digest(Path(data))))
     return problem if model is None else _with_model(problem, model)

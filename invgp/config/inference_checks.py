@@ -123,11 +123,11 @@ def _check_field_model(config: Config) -> list[str]:
             f"was {section.max_runs}"
         )
     wrong += _check_field_discrepancy(config)
-    if config.direct:
+    if config.direct or config.prior is not None:
         keys = [f"latents.{name}.learn" for name, latent in config.latents.items() if latent.learn.model_fields_set]
         keys += _learnt_noise(config)
         keys += ["inference.localisation"] if section.localisation is not None else []
-        wrong += [f"{key}: must be left out in a field model with [direct], was given" for key in keys]
+        wrong += [f"{key}: must be left out in a field model with [direct] or a prior file, was given" for key in keys]
     keys = [
         f"inference.{key}" for key, none in OF_SITE_MODELS.items() if key in given and getattr(section, key) != none
     ]

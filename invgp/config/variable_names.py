@@ -71,6 +71,8 @@ OF_OBSERVATIONS = (
     "_chi_square",
     "_noise_factor_sample",
 )
+# Variables and dimensions of an earlier posterior as the prior.
+EARLIER = ("prior_site", "prior_direction", "prior_data", *(f"prior_data{suffix}" for suffix in OF_OBSERVATIONS))
 
 OF_LATENTS = (
     "_std",
@@ -105,6 +107,8 @@ SUFFIXES = {
 def check_names(config: Config) -> None:
     """Raise `ConfigError` if two things would be the same variable of the posterior file."""
     owners = dict.fromkeys(RESERVED, "that every posterior has")
+    if config.prior is not None:
+        owners |= dict.fromkeys(EARLIER, "of the data of the prior")
     wrong = []
     for key, name in ((key, name) for key, names in _name_variables(config).items() for name in names):
         if key == "grid.coordinates" and name in config.survey.coordinates:

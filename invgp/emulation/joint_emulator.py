@@ -14,7 +14,7 @@ from invgp.emulation.emulator import Emulator
 from invgp.emulation.emulator_fit import NEGLIGIBLE, fit_emulator
 from invgp.emulation.polynomial import PullBack
 from invgp.emulation.training_runs import Integers, Runs
-from invgp.problem import DirectModel, Floats, Part, Problem
+from invgp.problem import DirectModel, EarlierSites, Floats, Part, Problem
 
 STEP = 1e-4  # of the prior standard deviation: step of the differences for nonlinear expressions
 
@@ -72,7 +72,7 @@ class ExactModel:
     def predict(self, latents: Floats, sites: Integers) -> Floats:
         """Compute the values (S, B, P) for latents (S, B, Q) at sites (B,)."""
         problem, model = self.problem, self.problem.forward
-        if not isinstance(model, DirectModel):
+        if not isinstance(model, DirectModel | EarlierSites):
             raise TypeError("the data are not direct")
         rows = problem.to_simulator(problem.to_physical(latents), sites)
         return problem.from_simulator(model.compute(rows), len(latents))
@@ -85,7 +85,7 @@ class ExactModel:
         xp, backend, host = array_namespace(latents), backend_of(latents), to_numpy(latents)
         _, std = self.problem.prior_moments()
         model = self.problem.forward
-        steps = std * (1.0 if isinstance(model, DirectModel) and model.linear else STEP)
+        steps = std * (1.0 if isinstance(model, DirectModel | EarlierSites) and model.linear else STEP)
 
         def pull_back(cotangents: Array) -> Array:
             slopes = []

@@ -14,8 +14,9 @@ from invgp.core.field.field_sampling import RegressionTarget
 from invgp.core.field.missing_outputs import fill_missing
 from invgp.core.field.regression import Modes
 from invgp.latent_model.data_whitening import Whitening
-from invgp.latent_model.grid_modes import Field, field_of
+from invgp.latent_model.grid_modes import Field
 from invgp.latent_model.localisation import Neighbourhood, neighbourhoods
+from invgp.latent_model.prior_field import field_of
 from invgp.problem import Floats, Problem
 
 PAIRS = 64  # antithetic pairs of points for averages over the posterior

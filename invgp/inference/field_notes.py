@@ -6,8 +6,8 @@ import numpy as np
 
 from invgp.inference.field_draws import MOST_VARIABLES, gaussian_k_hat
 from invgp.inference.field_state import FieldSearch, FieldSearchState
-from invgp.inference.notes import noise_notes
-from invgp.latent_model.grid_modes import MOST_MODES
+from invgp.inference.notes import noise_notes, prior_notes
+from invgp.latent_model.prior_field import MOST_MODES
 from invgp.posterior import Samples
 
 
@@ -34,7 +34,7 @@ def field_notes(search: FieldSearch, state: FieldSearchState, samples: Samples |
         [state.theta[search.learning.parameters.columns["noise", s.name]][0] for s in search.problem.noise.scales]
     )
     notes += noise_notes(search.problem, noise)
-    return notes
+    return notes + prior_notes(search.problem)
 
 
 def _notes_on_sampling(search: FieldSearch, state: FieldSearchState, samples: Samples | None) -> list[str]:

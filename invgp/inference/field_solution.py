@@ -29,8 +29,8 @@ from invgp.inference.field_state import FieldSearch, FieldSearchState
 from invgp.inference.runner import Runner
 from invgp.latent_model.changed_prior import ChangedPrior
 from invgp.latent_model.discrepancy import draw_discrepancy
-from invgp.latent_model.grid_modes import predict_direct
 from invgp.latent_model.noise_density import data_covariance
+from invgp.latent_model.prior_field import predict_direct
 from invgp.posterior import Samples, Solution
 from invgp.problem import Floats, Problem
 
@@ -95,7 +95,9 @@ def field_solution(search: FieldSearch, runner: Runner, state: FieldSearchState)
         few_runs_std=np.sqrt(np.maximum(few, 0.0)),
         samples=samples,
         direct_predictions={
-            part.name: predict_direct(field, problem, part.problem, q) for part in problem.parts if part.direct
+            part.name: predict_direct(field, problem, part.problem, q)
+            for part in problem.parts
+            if part.direct and part.problem.survey.observations
         },
         discrepancy=discrepancy,
     )

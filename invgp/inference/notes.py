@@ -14,7 +14,7 @@ from invgp.core.backend import select_backend, to_numpy
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.formatting import count_noun
 from invgp.latent_model.inducing_points import LARGEST_SHARE, mean_share, needed_inducing_points
-from invgp.problem import Floats, Problem
+from invgp.problem import EarlierField, EarlierSites, Floats, Problem
 
 FARTHEST_NOISE = 30.0  # factor between learnt and given noise above which a note is added
 LARGE_SOLVER_NOISE = 0.1  # numerical noise of the simulator above which a note is added, in noise standard deviations
@@ -30,6 +30,12 @@ def noise_notes(problem: Problem, log_scales: Floats) -> list[str]:
         for scale, log_scale in zip(problem.noise.scales, log_scales, strict=True)
         if abs(log_scale) > math.log(FARTHEST_NOISE)
     ]
+
+
+def prior_notes(problem: Problem) -> list[str]:
+    """Return what is doubtful about an earlier posterior that is part of the prior."""
+    models = [part.problem.forward for part in problem.parts]
+    return [doubt for model in models if isinstance(model, EarlierSites | EarlierField) for doubt in model.doubts]
 
 
 def solver_noise_notes(problem: Problem, solver_noise: Floats | None) -> list[str]:

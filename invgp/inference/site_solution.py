@@ -11,7 +11,14 @@ from invgp.core.coupled import Prior
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.core.kernels import Scalar
 from invgp.inference.diagnostics import diagnose, doubtful_latents
-from invgp.inference.notes import inducing_notes, log_link_notes, noise_notes, solver_noise_notes, widened_notes
+from invgp.inference.notes import (
+    inducing_notes,
+    log_link_notes,
+    noise_notes,
+    prior_notes,
+    solver_noise_notes,
+    widened_notes,
+)
 from invgp.inference.runner import Runner
 from invgp.inference.search_state import SearchState
 from invgp.inference.site_model import SiteModel
@@ -76,6 +83,7 @@ def all_notes(model: SiteModel, runner: Runner, state: SearchState) -> list[str]
         *state.notes,
         *state.shape_notes,
         *runner.simulator.describe_effects(*(to_numpy(part) for part in posterior.marginals)),
+        *prior_notes(model.problem),
         *noise_notes(model.problem, to_numpy(posterior.hyper.noise)),
         *inducing_notes(model.problem, posterior),
         *solver_noise_notes(model.problem, state.solver_noise),

@@ -14,7 +14,8 @@ import scipy.linalg
 
 from invgp.core.backend import Backend, cholesky, solve_triangular, to_numpy
 from invgp.core.kernels import Kernel
-from invgp.latent_model.grid_modes import Field, field_of
+from invgp.latent_model.grid_modes import Field
+from invgp.latent_model.prior_field import field_of
 from invgp.problem import Floats, Problem
 
 

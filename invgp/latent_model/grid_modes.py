@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from invgp.core.backend import Backend, cholesky, solve_triangular, to_numpy
-from invgp.core.field.field_gaussian import Gaussian, LowRankGaussian
-from invgp.core.field.grid_basis import Basis, leading_modes
+from invgp.core.backend import cholesky, solve_triangular, to_numpy
+from invgp.core.field.field_gaussian import Gaussian
+from invgp.core.field.grid_basis import Basis
 from invgp.core.kernels import Averaged, Kernel, Scalar
 from invgp.posterior.gaussian_processes import WhitenedInducing
-from invgp.problem import DirectModel, Floats, Problem
+from invgp.problem import Floats, Problem
 
-MOST_MODES = 1000  # most modes of one process
 MOST_SCALED = 4.0  # largest factor on the variance of the weaker modes at a node
 FAR_AWAY = 1e6  # distance of unused inducing points, in length-scales and extents of the grid: no correlation left
 
 
 @dataclass(frozen=True)
 class Condition:
-    """The variables of the modes given direct data: centre + w root, with standard normal w.
+    """The variables of the modes given an earlier posterior and direct data: centre + w root, with standard normal w.
 
     Attributes
     ----------
     centre : array, shape (R,)
     root : array, shape (R, R)
-        T with T^T T their covariance. It differs from the identity in the directions of the direct data only.
+        T with T^T T their covariance.
     log_evidence : float, nats
         Log marginal likelihood of the direct data.
     """
@@ -77,6 +74,16 @@ class Field:
             for m, s, part, basis in zip(self.mean.T, self.std, self.slices, self.bases, strict=True)
         ]
         return np.stack(parts, axis=-1)
+
+    def modes_at(self, problem: Problem, j: int, X: Floats) -> Floats:
+        """Compute the modes (B, R_j) of process j at points X (B, D), or (B, 2 D) with half-widths of intervals."""
+        if problem.grid is None:
+            raise ValueError("the problem has no grid")
+        own, basis = [kernel for latent in problem.latents for kernel in latent.kernels][j], self.bases[j]
+        kernel = own if isinstance(own, Scalar) else Averaged(own, problem.grid.X.shape[1])
+        pivots = problem.grid.X[basis.pivots]
+        projection = solve_triangular(cholesky(kernel(pivots, pivots)), kernel(pivots, X))
+        return np.asarray(projection.T @ to_numpy(basis.rotation)[:, : basis.size])
 
     def coordinates(self, latents: Floats) -> Floats:
         """Project latents (S, G, Q) on the modes: the variables w (S, R) of the nearest field."""
@@ -191,117 +198,3 @@ def _unused_points(kernel: Kernel, X: Floats, pivots: NDArray[np.intp], count: i
     remaining = kernel.diagonal(X) - np.sum(known * scipy.linalg.solve(kernel(X[pivots], X[pivots]), known), axis=0)
     remaining[pivots] = -np.inf
     return np.asarray(X[np.argsort(-remaining, kind="stable")[:count]])
-
-
-def field_of(problem: Problem, backend: Backend) -> Field:
-    """Compute the leading modes of each latent on the grid."""
-    if problem.grid is None:
-        raise ValueError("the problem has no grid")
-    _, std = problem.prior_moments()
-    nodes = backend.asarray(problem.grid.X)
-    bases: list[Basis] = []
-    for latent in problem.latents:
-        known: dict[int, Basis] = {}  # labels with the same kernel share their modes
-        for kernel in latent.kernels:
-            if id(kernel) not in known:
-                here = kernel.on_backend(backend)
-                known[id(kernel)] = leading_modes(here, nodes, problem.inference.kept_variance, MOST_MODES)
-            bases.append(known[id(kernel)])
-    field = Field(tuple(bases), problem.prior_mean, std)
-    direct = [part.problem for part in problem.parts if part.direct]
-    return replace(field, condition=condition_on(field, problem, direct)) if direct else field
-
-
-class DirectRows(NamedTuple):
-    """Direct data as linear functions of the variables of the modes: y = mean + rows w + noise.
-
-    Attributes
-    ----------
-    y, mean, noise_std : array, shape (n,)
-        Data, their prior means, and the standard deviations of their noise.
-    rows : array, shape (n, R)
-    omitted_std : array, shape (n,)
-        Standard deviation of the part of the prior that the modes omit.
-    """
-
-    y: Floats
-    mean: Floats
-    noise_std: Floats
-    rows: Floats
-    omitted_std: Floats
-
-
-def direct_rows(field: Field, problem: Problem, direct: Problem) -> DirectRows:
-    """Return linear direct data of a field model as functions of the variables of the modes.
-
-    Parameters
-    ----------
-    field : Field
-        Modes, without a condition.
-    problem : Problem
-        The field model.
-    direct : Problem
-        The direct data, as in `Part`.
-    """
-    if problem.grid is None or not isinstance(direct.forward, DirectModel):
-        raise ValueError("the problem has no grid, or the data are not direct")
-    X, Q = direct.survey.locations, len(field.bases)
-    K = len(X)
-    # Values are linear functions of the processes: their constants and weights follow from unit vectors.
-    units = np.concatenate([np.zeros((1, Q)), np.eye(Q)])[:, None, :]
-    rows = direct.to_simulator(np.broadcast_to(problem.mix(units), (Q + 1, K, Q)))
-    outputs = direct.from_simulator(direct.forward.compute(rows), Q + 1)
-    constant, weights = outputs[0], outputs[1:] - outputs[0]  # (K, P) and (Q, K, P)
-    P = constant.shape[1]
-    at_places, variance = np.zeros((K, P, field.slices[-1].stop)), np.zeros((K, P))
-    kernels = [kernel for latent in problem.latents for kernel in latent.kernels]
-    for j, (own, basis, part) in enumerate(zip(kernels, field.bases, field.slices, strict=True)):
-        kernel = own if isinstance(own, Scalar) else Averaged(own, problem.grid.X.shape[1])
-        pivots = problem.grid.X[basis.pivots]
-        projection = solve_triangular(cholesky(kernel(pivots, pivots)), kernel(pivots, X))
-        modes = field.std[j] * (projection.T @ to_numpy(basis.rotation)[:, : basis.size])
-        at_places[..., part] += weights[j][..., None] * modes[:, None, :]
-        left = field.std[j] ** 2 * kernel.diagonal(X) - np.sum(modes**2, axis=1)
-        variance += weights[j] ** 2 * np.maximum(left, 0.0)[:, None]
-    y = direct.survey.Y
-    seen = np.isfinite(y)
-    mean = constant + np.einsum("qkp,kq->kp", weights, problem.prior_mean_at(X))
-    return DirectRows(y[seen], mean[seen], direct.noise_std[seen], at_places[seen], np.sqrt(variance[seen]))
-
-
-def predict_direct(field: Field, problem: Problem, direct: Problem, q: Gaussian) -> tuple[Floats, Floats]:
-    """Return the posterior mean and standard deviation (K, P) of direct data, for a Gaussian of the variables."""
-    everything = replace(
-        direct,
-        survey=replace(
-            direct.survey,
-            observations=tuple(replace(o, values=np.zeros_like(o.values)) for o in direct.survey.observations),
-        ),
-    )
-    found, shape = direct_rows(field, problem, everything), direct.survey.Y.shape
-    mean, factor = to_numpy(q.mean), to_numpy(q.factor)
-    if field.condition is not None:
-        mean, factor = field.condition.centre + mean @ field.condition.root, field.condition.root.T @ factor
-    variance = np.sum((found.rows @ factor) ** 2, axis=1) + found.omitted_std**2
-    return (found.mean + found.rows @ mean).reshape(shape), np.sqrt(variance).reshape(shape)
-
-
-def condition_on(field: Field, problem: Problem, direct: Sequence[Problem]) -> Condition:
-    """Return the distribution of the variables of the modes given linear direct data."""
-    parts = [direct_rows(field, problem, one) for one in direct]
-    y, mean, noise, rows, omitted = (np.concatenate([getattr(p, name) for p in parts]) for name in DirectRows._fields)
-    spread = np.hypot(noise, omitted)
-    whitened, residual = rows / spread[:, None], (y - mean) / spread
-    posterior = LowRankGaussian(np.zeros(rows.shape[1]), whitened.T)
-    gram = np.eye(len(y)) + whitened @ whitened.T
-    log_evidence = -0.5 * float(
-        residual @ np.linalg.solve(gram, residual)
-        + np.linalg.slogdet(gram)[1]
-        + 2.0 * np.sum(np.log(spread))
-        + len(y) * np.log(2.0 * np.pi)
-    )
-    return Condition(
-        np.asarray(posterior.covariance_times(whitened.T @ residual)),
-        np.asarray(posterior.samples(np.eye(rows.shape[1]))),
-        log_evidence,
-    )

@@ -13,7 +13,7 @@ import xarray as xr
 
 from invgp.posterior.coordinates import position_attributes
 from invgp.posterior.solution import EmulatorReport, Samples, Solution
-from invgp.problem import Problem, SimulatorVariable
+from invgp.problem import EarlierField, EarlierSites, Problem, SimulatorVariable
 
 CONVENTIONS = "CF-1.11"
 DEPENDENCIES = ("numpy", "scipy", "xarray", "netCDF4", "joblib")
@@ -78,7 +78,13 @@ def _source_attributes(problem: Problem) -> dict[str, str]:
     if not problem.sources:
         return {}
     direct = [part.name for part in problem.parts if part.direct]
-    return {"invgp_sources": " ".join(part.name for part in problem.parts), "invgp_direct_sources": " ".join(direct)}
+    models = [part.problem.forward for part in problem.parts]
+    files = [model.file for model in models if isinstance(model, EarlierSites | EarlierField)]
+    return {
+        "invgp_sources": " ".join(part.name for part in problem.parts),
+        "invgp_direct_sources": " ".join(direct),
+        **({"invgp_prior": files[0] or "dataset"} if files else {}),
+    }
 
 
 def _case_attributes(problem: Problem) -> dict[str, str]:

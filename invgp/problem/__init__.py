@@ -5,6 +5,7 @@ order, each with its labels in order; the P outputs of a site are the observatio
 """
 
 from invgp.problem.direct_data import DirectModel
+from invgp.problem.earlier_posterior import SITE_COLUMN, EarlierField, EarlierSites
 from invgp.problem.prior_and_noise import SMALLEST_EIGENVALUE, WEAK_FACTOR, Latent, Noise, PriorMap
 from invgp.problem.problem import Part, Problem
 from invgp.problem.processes_and_rows import SimulatorVariable
@@ -14,10 +15,13 @@ from invgp.settings import FEWEST_FIELD_RUNS, InferenceSettings, OutputSettings,
 
 __all__ = [
     "FEWEST_FIELD_RUNS",
+    "SITE_COLUMN",
     "SMALLEST_EIGENVALUE",
     "WEAK_FACTOR",
     "Column",
     "DirectModel",
+    "EarlierField",
+    "EarlierSites",
     "Floats",
     "Grid",
     "InferenceSettings",

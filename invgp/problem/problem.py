@@ -78,7 +78,8 @@ class Problem(ProcessesAndRows):
     @cached_property
     def noise_std(self) -> Floats:
         """Standard deviation of the noise, (N, P)."""
-        return np.concatenate([self.noise.std[o.name] for o in self.survey.observations], axis=-1)
+        nothing = np.empty((self.survey.size, 0))
+        return np.concatenate([nothing, *(self.noise.std[o.name] for o in self.survey.observations)], axis=-1)
 
     def with_scaled_noise(self, factor: Floats) -> Problem:
         """Return the same problem with scaled noise.

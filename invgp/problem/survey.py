@@ -153,7 +153,7 @@ class Survey:
     @property
     def Y(self) -> Floats:  # noqa: N802 - the paper's name
         """All observations, (N, P)."""
-        return np.concatenate([o.values for o in self.observations], axis=-1)
+        return np.concatenate([np.empty((self.size, 0)), *(o.values for o in self.observations)], axis=-1)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from invgp.core.field.field_inference import FieldInference
 from invgp.core.field.regression import KernelParameters, Modes, Regression, fit_regression
 from invgp.errors import RunsFailedError
 from invgp.latent_model.data_whitening import Whitening
-from invgp.latent_model.grid_modes import field_of
+from invgp.latent_model.prior_field import field_of
 from invgp.problem import Floats, Problem
 from invgp.sampling.simulated_sites import IMPOSSIBLE
 from invgp.sampling.tolerant_simulator import TolerantSimulator

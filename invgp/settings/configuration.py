@@ -549,6 +549,11 @@ class Config(Section):
     survey: SurveySection = Field(description="the table [survey]")
     grid: GridSection | None = Field(default=None, description="the table [grid]; for field models only")
     latents: dict[Name, LatentSection] = Field(description="at least one table such as [latents.depth]", min_length=1)
+    prior: str | None = Field(
+        default=None,
+        description="the posterior file of an earlier inversion of the same latents, whose data count as part of the "
+        "prior; none: only the priors of the latents",
+    )
     sources: dict[Name, SourceSection] = Field(
         default={},
         description="further data sets for a joint inversion, in tables such as [sources.mt]; either all are site "

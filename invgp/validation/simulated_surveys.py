@@ -14,9 +14,9 @@ from invgp.core.geometry import inducing_factor
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.execution.simulator import Simulator, TooManyFailures
 from invgp.inference.invert import open_recorders
-from invgp.latent_model.grid_modes import field_of
 from invgp.latent_model.learnt_parameters import with_kernel
 from invgp.latent_model.noise_density import draw_noise
+from invgp.latent_model.prior_field import field_of
 from invgp.problem import Floats, Latent, Problem
 
 MOST_ATTEMPTS = 100  # most truths drawn for one survey until the simulator runs and gives all outputs

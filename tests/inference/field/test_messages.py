@@ -151,7 +151,7 @@ def test_that_a_note_about_modes_is_added_only_if_there_are_too_few(
 ) -> None:
     problem = load()
     assert "modes" not in invgp.invert(problem).attrs["invgp_diagnostics"]
-    monkeypatch.setattr("invgp.latent_model.grid_modes.MOST_MODES", 3)
+    monkeypatch.setattr("invgp.latent_model.prior_field.MOST_MODES", 3)
     monkeypatch.setattr(field_notes, "MOST_MODES", 3)
     posterior = invgp.invert(problem)
     assert "3 modes, the largest number allowed, omit 0." in posterior.attrs["invgp_diagnostics"]
