@@ -83,7 +83,7 @@ def test_that_a_second_data_set_can_be_added_to_the_line(page, tmp_path):
 
 
 def test_that_the_python_of_the_page_runs(page):
-    [code] = [text for _, text in blocks(page, "python")]
+    code, _ = [text for _, text in blocks(page, "python")]
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "joint.md", "exec"), {})
@@ -91,3 +91,11 @@ def test_that_the_python_of_the_page_runs(page):
     assert far > 10.0
     assert well < 2.1 < far
     assert at < far
+
+
+def test_that_surveys_in_sequence_are_as_exact_as_the_page_states(page):
+    _, code = [text for _, text in blocks(page, "python")]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "joint.md", "exec"), {})
+    assert float(printed.getvalue().split()[0]) < 1e-6
