@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from invgp.config.build_direct import build_direct
+from invgp.config.build_direct import DirectData, build_direct
 from invgp.config.build_earlier import add_earlier_posterior
 from invgp.config.build_grid import build_grid
 from invgp.config.build_latents import (
@@ -138,12 +138,19 @@ def assemble_problem(
     if config.forward.kind == "field":
         noise, added = replace(noise, discrepancy={one.discrepancy_of: one for one in added}), ()
     problem = Problem(config.title, survey, (*latents, *added), noise, forward, *wires, inference, output, grid=grid)
+    earlier = prior if prior is not None or config.prior is None else directory / config.prior
+    return _join_data(problem, sources or {}, direct or (), earlier)
+
+
+def _join_data(
+    problem: Problem, sources: Mapping[str, Problem], direct: Sequence[DirectData], earlier: xr.Dataset | Path | None
+) -> Problem:
+    """Return the joint problem of a problem, further sources, direct data and an earlier posterior."""
     if sources:
         check_shared_observations([("survey", problem), *sources.items()])
         problem = problem.join(sources)
-    for data in direct or ():
+    for data in direct:
         problem = data.add_to(problem)
-    earlier = prior if prior is not None or config.prior is None else directory / config.prior
     if earlier is not None:
         problem = add_earlier_posterior(problem, earlier)
     check_correlation_matrix(problem)
