@@ -181,7 +181,7 @@ def _doubts(posterior: xr.Dataset) -> list[str]:
 
 
 def _differences(
-    problem: Problem, posterior: xr.Dataset, latents: Sequence[Latent], points: Floats | Sequence[Floats]
+    problem: Problem, posterior: xr.Dataset, latents: Sequence[Latent], points: Sequence[Floats]
 ) -> list[str]:
     """Return the names of latents whose prior mean or covariance at some points differs from the earlier one.
 
@@ -225,10 +225,10 @@ def _agree(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_agree, one, other))
     try:
-        numbers = [np.atleast_1d(np.asarray(v, dtype=np.float64)) for v in (one, other)]
+        a, b = (np.atleast_1d(np.asarray(v, dtype=np.float64)) for v in (one, other))
     except (TypeError, ValueError):
         return bool(one == other)
-    return numbers[0].shape == numbers[1].shape and np.allclose(*numbers, rtol=1e-9, atol=0.0, equal_nan=True)
+    return a.shape == b.shape and np.allclose(a, b, rtol=1e-9, atol=0.0, equal_nan=True)
 
 
 def _show(value: Any) -> str:

@@ -104,7 +104,7 @@ class EarlierField:
     def digest(self) -> str:
         """Digest of the Gaussian."""
         arrays = (self.inducing, self.mean, self.root)
-        return digest_of(["earlier field", *(hashlib.sha256(np.ascontiguousarray(a)).hexdigest() for a in arrays)])
+        return digest_of(["earlier field", *(hashlib.sha256(a.tobytes()).hexdigest() for a in arrays)])
 
     def evaluate(self, values: Floats, context: RunContext) -> Evaluations:  # noqa: ARG002 - as the protocol
         """Return no outputs: the Gaussian is not a function of rows of latents."""
