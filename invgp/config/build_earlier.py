@@ -203,7 +203,7 @@ def _differences(
         theirs = kernel_from_attributes(about)
         kernels = (theirs,) * latent.size if maps is None else maps.scale_kernel(theirs)
         std = np.broadcast_to(about["process_std"], latent.size)
-        own = replace(latent, kernel=latent.kernel.permuted(order), maps=latent.maps and latent.maps.permuted(order))
+        own = replace(latent, kernel=latent.kernel.permute(order), maps=latent.maps and latent.maps.permute(order))
         _, own_std = latent.link.prior_to_process(latent.mean, latent.std)
         pairs = [(own.process_mean(X, D), _earlier_mean(posterior, latent, X, coordinates))]
         for one, other, s, t in zip(own.kernels, kernels, own_std, std, strict=True):
