@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import to_numpy
+from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.emulation import Surrogate
 from invgp.emulation.run_schedule import runs_in_a_step
+from invgp.execution.simulator import Batch
 from invgp.formatting import count_noun
 from invgp.inference.runner import Runner
 from invgp.inference.search_state import SearchState
@@ -46,6 +49,22 @@ class CheckOptions:
     largest_change: float = 0.1
 
 
+class RunCheck(NamedTuple):
+    """Comparison of an emulator with runs.
+
+    Attributes
+    ----------
+    errors : array, shape (S, B)
+        Errors of the emulator, in standard deviations of the noise; NaN where a run failed.
+    log_weights : array, shape (S, B)
+        Logarithms of the ratio of the density of the data by the simulator to that by the emulator, whose error is part
+        of the noise; 0 where a run failed or lacks an output.
+    """
+
+    errors: Floats
+    log_weights: Floats
+
+
 def verify_at(
     model: SiteModel,
     runner: Runner,
@@ -54,11 +73,52 @@ def verify_at(
     sites: NDArray[np.intp],
     label: str,
     stage: int,
-) -> tuple[SearchState, Floats]:
-    """Run the simulator at latents (S, B, Q) of sites (B,); return the state with the runs, and the errors (S, B)."""
+) -> tuple[SearchState, RunCheck]:
+    """Run the simulator at latents (S, B, Q) of sites (B,); return the state with the runs, and what they show."""
+    if state.emulator is None:
+        raise ValueError("there is no emulator yet")
+    ratio = DensityRatio(model, state.emulator, state.posterior, sites)
     batch = runner.evaluate(latents, label, sites)
     state = replace(state, runs=state.runs.append(latents, batch.outputs, batch.valid, sites, stage))
-    return state, run_errors(model, state, batch, latents, sites)
+    return state, RunCheck(run_errors(model, state, batch, latents, sites), ratio(latents, batch)[0])
+
+
+class DensityRatio:
+    """Ratio of the density of the data by the simulator to that by an emulator, whose error is part of the noise.
+
+    Parameters
+    ----------
+    model : SiteModel
+    emulator : Surrogate
+    gaussian : GaussianPosterior
+        Gaussian approximation, which has the learnt hyperparameters.
+    sites : array of int, shape (B,)
+    """
+
+    def __init__(
+        self, model: SiteModel, emulator: Surrogate, gaussian: GaussianPosterior, sites: NDArray[np.intp]
+    ) -> None:
+        self.emulator, self.sites, self.backend = emulator, sites, model.backend
+        self.observed = np.isfinite(model.problem.survey.Y[sites])
+        problems = [
+            with_learned_hyperparameters(problem, gaussian).select_sites(sites)
+            for problem in (model.problem, model.with_emulator_error(emulator))
+        ]
+        self.densities = [noise_log_density(problem, model.backend) for problem in problems]
+
+    def __call__(self, latents: Floats, batch: Batch) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return the logarithms (S, B) at runs with latents (S, B, Q), and which runs (S, B) have all outputs.
+
+        Without an output the ratio is 1, its mean over the error of the emulator.
+        """
+        emulated = self.emulator.predict(latents, self.sites)
+        found = np.isfinite(batch.outputs)
+        known = batch.valid & np.all(found | ~self.observed, axis=-1)
+        exact, wider = (
+            to_numpy(density(self.backend.asarray(y)))
+            for density, y in zip(self.densities, (np.where(found, batch.outputs, emulated), emulated), strict=True)
+        )
+        return np.where(known, exact - wider, 0.0), known
 
 
 def run_unexplored(

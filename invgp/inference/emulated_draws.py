@@ -105,9 +105,14 @@ def draw_on_emulator(
         # Weights with a heavy tail do not show how much wider the posterior is than the Gaussian.
         if reliable and _distance(samples, gaussian) <= CHOICE.weighted_error + CHOICE.by_chance * effective**-0.5:
             return samples, None
-    samples = replace(draw_by_hamiltonian(posterior, gaussian, rng, options, report), k_hat=k_hat)
+    samples = draw_by_hamiltonian(posterior, gaussian, rng, options, report)
     if samples.r_hat.max() > options.largest_r_hat and can_temper:
         return draw_by_tempering(posterior, gaussian.sites, rng, options, report)
+    effective = float(samples.effective.min())
+    if effective < options.fewest_effective and size <= options.most_tempered:
+        longer = options.with_longer_chains(options.fewest_effective / effective)
+        samples = draw_by_hamiltonian(posterior, gaussian, rng, longer, report)
+    samples = replace(samples, k_hat=k_hat)
     near = target.explained and _distance(samples, gaussian) <= CHOICE.gaussian_error
     return samples, None if near else _draw_wider(posterior, gaussian, rng)
 

@@ -8,8 +8,9 @@ Monte Carlo (`tempered_draws`) starts at the prior; it finds all modes and their
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,8 @@ class SamplingOptions:
     largest_k_hat : float
         Largest Pareto k of their weights at which importance sampling is used.
     fewest_effective : int
-        Fewest effective draws of importance sampling.
+        Fewest effective draws of importance sampling. With fewer, Hamiltonian Monte Carlo is repeated with longer
+        chains.
     enough_effective : int
         Effective draws of importance sampling for which more draws from the Gaussian are made.
     draws : int
@@ -74,6 +76,8 @@ class SamplingOptions:
         none.
     independent : float
         Largest prior correlation of sites that are taken for independent, and tempered apart from each other.
+    most_longer : int
+        Largest factor by which chains are made longer.
     """
 
     proposals: int = 4000
@@ -100,6 +104,12 @@ class SamplingOptions:
     rows_at_once: int = 50_000
     bridged: int = 1000
     independent: float = 1e-4
+    most_longer: int = 4
+
+    def with_longer_chains(self, factor: float) -> SamplingOptions:
+        """Return options with this many times as many iterations, rounded up and at most `most_longer` times."""
+        times = min(math.ceil(factor), self.most_longer)
+        return replace(self, iterations=times * self.iterations, most_iterations=times * self.most_iterations)
 
 
 Report = Callable[[str], None]  # receives the stage of a computation, for users

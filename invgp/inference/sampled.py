@@ -39,62 +39,13 @@ from invgp.inference.gaussian import (
 )
 from invgp.inference.restart import unexplained_sites
 from invgp.inference.runner import Runner
+from invgp.inference.search_options import RoundOptions
 from invgp.inference.search_state import SampledTarget, SearchResult, SearchState
 from invgp.inference.simulated_draws import outputs_at_draws, sample_with_simulator
 from invgp.inference.site_model import SiteModel, uses_emulator
 from invgp.latent_model.learnt_parameters import LearntParameters
 from invgp.posterior import Samples
 from invgp.problem import Floats, Problem
-
-
-@dataclass(frozen=True)
-class RoundOptions:
-    """Tuning of the rounds of sampling, runs and fits.
-
-    Parameters
-    ----------
-    gaussian_steps : int
-        Most outer steps of the Gaussian approximation.
-    most_rounds : int
-        Most rounds.
-    tempered_share : float
-        Runs from the tempered posterior, relative to those from the posterior itself.
-    good : float
-        Root mean square error of the emulator at draws that ends the rounds, relative to `inference.emulator_error`.
-    good_tempered : float
-        The same for the draws of the tempered posterior.
-    bad : float
-        Error of a single run that counts as bad, relative to `inference.emulator_error`.
-    most_bad : float
-        Largest share of bad runs.
-    stalled : float
-        Relative decrease of the error in two rounds below which it is taken for noise of the simulator.
-    tolerable : float
-        Largest error, in noise standard deviations, of an emulator whose error no longer decreases.
-    most_sampled : int
-        Largest number of variables that are sampled; beyond, the posterior is a Gaussian approximation.
-    most_repeats : int
-        Most repeated fits after the last round, if a run shows that the emulator was wrong.
-    surprising : float
-        Root mean square of the errors at new runs, relative to their estimates, above which these are not trusted.
-    most_widened : float
-        Largest share of sites whose posterior the error of the emulator changes; a note names these sites.
-    """
-
-    gaussian_steps: int = 4
-    most_rounds: int = 15
-    tempered_share: float = 0.5
-    good: float = 0.5
-    good_tempered: float = 3.0
-    bad: float = 2.0
-    most_bad: float = 0.05
-    stalled: float = 0.2
-    tolerable: float = 0.5
-    most_sampled: int = 100_000
-    most_repeats: int = 2
-    surprising: float = 1.5
-    most_widened: float = 0.05
-
 
 _NOT_ACCURATE = SearchResult("stopped before the emulator was accurate at the draws", converged=False)
 
@@ -177,10 +128,10 @@ class SampledSearch:
                 break
             label, found, verification = f"sampling-round-{count + 1}", [], state.verification.copy()
             for k, (latents, sites) in enumerate((*chosen, *wide)):
-                state, error = verify_at(model, runner, state, latents, sites, label, stage + count)
-                found.append(error.ravel())
+                state, check = verify_at(model, runner, state, latents, sites, label, stage + count)
+                found.append(check.errors.ravel())
                 if k < len(chosen):
-                    verification[sites] = root_mean_square(error, axis=0)
+                    verification[sites] = root_mean_square(check.errors, axis=0)
             near = np.concatenate(found[: len(chosen)])
             beyond = np.concatenate(found[len(chosen) :]) if wide else None
             state = runner.keep(replace(state, verification=verification))
@@ -229,26 +180,33 @@ class SampledSearch:
     def _confirm_error(self, model: SiteModel, runner: Runner, state: SearchState) -> tuple[SearchState, bool]:
         """Run the simulator at draws of the result; return whether the errors are as small as their estimates.
 
-        Sites that were sampled with the simulator do not count.
+        Larger errors at a few draws, as next to a jump, may not matter either: the weights that would correct the draws
+        are then nearly equal. Sites that were sampled with the simulator do not count.
         """
         if state.samples is None or state.emulator is None:
             return state, False
         chosen, _ = self._choose_runs(model.problem, state.samples, None)
         if not runner.simulator.can_afford(sum(latents.shape[0] * len(sites) for latents, sites in chosen)):
             return state, False
-        emulator, limit, ratios = state.emulator, model.problem.inference.emulator_error, list[Floats]()
+        emulator, limit = state.emulator, model.problem.inference.emulator_error
+        ratios, log_weights = list[Floats](), list[Floats]()
         stage = int(state.runs.stage.max()) + 1
         for latents, sites in chosen:
-            state, errors = verify_at(model, runner, state, latents, sites, "confirmation", stage)
+            state, check = verify_at(model, runner, state, latents, sites, "confirmation", stage)
             verification = state.verification.copy()
-            verification[sites] = root_mean_square(errors, axis=0)
+            verification[sites] = root_mean_square(check.errors, axis=0)
             state = replace(state, verification=verification)
             expected = np.hypot(emulator.site_error(sites), limit)
-            ratios.append((errors / expected)[:, ~state.direct[sites]].ravel())
-        found = np.concatenate(ratios)
-        if found.size and not np.isfinite(found).any():
+            emulated = ~state.direct[sites]
+            ratios.append((check.errors / expected)[:, emulated].ravel())
+            log_weights.append(check.log_weights[:, emulated].ravel())
+        found, weights = np.concatenate(ratios), np.exp(np.concatenate(log_weights))
+        if not found.size:
+            return state, True
+        if not np.isfinite(found).any():
             return state, False
-        return state, not root_mean_square(found) > self.rounds.surprising
+        surprising = root_mean_square(found) > self.rounds.surprising
+        return state, not surprising or bool(np.mean((weights - 1.0) ** 2) <= self.rounds.largest_variance)
 
     def _widened_sites(self, model: SiteModel, state: SearchState) -> NDArray[np.bool_]:
         """Return a mask (N,) of the sites whose posterior the error of the emulator changes."""
@@ -319,11 +277,12 @@ class SampledSearch:
         if not runner.simulator.can_afford(len(few)):
             note = f"{doubt}no runs are left to verify them: standard deviations there are doubtful."
             return state.with_note(note), True
-        state, errors = verify_at(model, runner, state, latents[:, few], sites[few], "extreme-draws", stage)
-        known = errors[np.isfinite(errors)]
-        if not known.size:
+        state, check = verify_at(model, runner, state, latents[:, few], sites[few], "extreme-draws", stage)
+        known = np.isfinite(check.errors)
+        if not known.any():
             return state.with_note(f"{doubt}the simulator failed there: standard deviations there are doubtful."), True
-        return state, bool(np.all(known <= self.rounds.bad * model.problem.inference.emulator_error))
+        accurate = check.errors <= self.rounds.bad * model.problem.inference.emulator_error
+        return state, bool(np.all(accurate | (np.abs(check.log_weights) <= self.rounds.largest_extreme) | ~known))
 
     def _refit(self, model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
         """Fit the emulator to all runs, and find the Gaussian approximation on it."""

@@ -39,6 +39,7 @@ def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tu
         *_emulator_notes(state, sites_widened_by_error(model, emulator, samples.latents[few], predicted, checks)),
         *_averaging_notes(model, samples),
     ]
+    notes = notes or _doubts(state)
     return problem, replace(
         approximation,
         mean=mean,
@@ -68,6 +69,19 @@ def _emulator_notes(state: SearchState, widened: NDArray[np.bool_]) -> list[str]
     return [
         f"At {sites.size} of {count_noun(len(widened), 'site')} the error of the emulator is not small compared "
         f"with the noise, and widens the posterior: site {worst}{' and others' if sites.size > 5 else ''}."
+    ]
+
+
+def _doubts(state: SearchState) -> list[str]:
+    """Explain why draws have not converged, if no other note does."""
+    known = np.flatnonzero(np.isfinite(state.verification) & ~state.direct)
+    if state.result.converged or not known.size:
+        return []
+    worst = known[np.argsort(-state.verification[known])[:3]]
+    listed = ", ".join(f"{state.verification[n]:.2g} at site {n + 1}" for n in worst)
+    return [
+        "The emulator was not accurate at all new runs when the runs ended. Its largest errors at draws, in standard "
+        f"deviations of the noise: {listed}. Means and spreads of these sites are doubtful."
     ]
 
 

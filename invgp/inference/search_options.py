@@ -1,4 +1,4 @@
-"""Tuning of the search for the Gaussian posterior of a site model."""
+"""Tuning of the search for the posterior of a site model: its Gaussian approximation, and its draws."""
 
 from __future__ import annotations
 
@@ -112,3 +112,60 @@ class SearchOptions:
 
 
 DEFAULTS = SearchOptions()
+
+
+@dataclass(frozen=True)
+class RoundOptions:
+    """Tuning of the rounds of sampling, runs and fits.
+
+    Parameters
+    ----------
+    gaussian_steps : int
+        Most outer steps of the Gaussian approximation.
+    most_rounds : int
+        Most rounds.
+    tempered_share : float
+        Runs from the tempered posterior, relative to those from the posterior itself.
+    good : float
+        Root mean square error of the emulator at draws that ends the rounds, relative to `inference.emulator_error`.
+    good_tempered : float
+        The same for the draws of the tempered posterior.
+    bad : float
+        Error of a single run that counts as bad, relative to `inference.emulator_error`.
+    most_bad : float
+        Largest share of bad runs.
+    stalled : float
+        Relative decrease of the error in two rounds below which it is taken for noise of the simulator.
+    tolerable : float
+        Largest error, in noise standard deviations, of an emulator whose error no longer decreases.
+    most_sampled : int
+        Largest number of variables that are sampled; beyond, the posterior is a Gaussian approximation.
+    most_repeats : int
+        Most repeated fits after the last round, if a run shows that the emulator was wrong.
+    surprising : float
+        Root mean square of the errors at new runs, relative to their estimates, above which these are not trusted.
+    largest_variance : float
+        Mean squared distance from 1 of the weights that would correct the draws at new runs, up to which surprising
+        errors do not matter. Its square root limits the error of a mean, in standard deviations.
+    largest_extreme : float
+        Largest logarithm of the weight, in absolute value, that would correct an extreme draw. So few draws are extreme
+        that a larger error of the emulator does not matter if they belong to the posterior.
+    most_widened : float
+        Largest share of sites whose posterior the error of the emulator changes; a note names these sites.
+    """
+
+    gaussian_steps: int = 4
+    most_rounds: int = 15
+    tempered_share: float = 0.5
+    good: float = 0.5
+    good_tempered: float = 3.0
+    bad: float = 2.0
+    most_bad: float = 0.05
+    stalled: float = 0.2
+    tolerable: float = 0.5
+    most_sampled: int = 100_000
+    most_repeats: int = 2
+    surprising: float = 1.5
+    largest_variance: float = 0.05
+    largest_extreme: float = 2.0
+    most_widened: float = 0.05

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from invgp.core.backend import to_numpy
 from invgp.emulation import Surrogate
+from invgp.inference.draw_checks import DensityRatio
 from invgp.inference.emulated_draws import posterior_on
 from invgp.inference.emulated_posterior import SamplingOptions, label_modes
 from invgp.inference.importance_draws import effective_number, smooth_weights
@@ -23,8 +23,7 @@ from invgp.inference.runner import Runner
 from invgp.inference.search_state import SampledTarget, SearchState
 from invgp.inference.site_model import SiteModel
 from invgp.inference.tempered_draws import independent_groups
-from invgp.latent_model.learnt_parameters import LearntParameters, with_learned_hyperparameters
-from invgp.latent_model.noise_density import noise_log_density
+from invgp.latent_model.learnt_parameters import LearntParameters
 from invgp.problem import Floats
 
 Integers = NDArray[np.intp]
@@ -45,7 +44,9 @@ class SimulatedOptions:
     fewest_effective : float
         Effective number of draws below which the site counts as not sampled.
     largest_k_hat : float
-        Largest Pareto k of the weights.
+        Largest Pareto k of the weights, unless no weight is large.
+    largest_share : float
+        Largest share of one weight in all of them at which the Pareto k does not matter.
     most_missing : float
         Largest share of draws whose runs lack an output.
     """
@@ -55,6 +56,7 @@ class SimulatedOptions:
     enough: float = 150.0
     fewest_effective: float = 60.0
     largest_k_hat: float = 0.7
+    largest_share: float = 0.05
     most_missing: float = 0.1
 
 
@@ -104,7 +106,7 @@ def sample_with_simulator(
             continue
         smoothed, k_hat = smooth_weights(log_weights)
         count = effective_number(smoothed)
-        if k_hat > options.largest_k_hat or count < options.fewest_effective:
+        if has_heavy_tail(log_weights, k_hat, options) or count < options.fewest_effective:
             continue
         if weighting.missing > options.most_missing * len(chosen):
             continue
@@ -129,6 +131,15 @@ def sample_with_simulator(
         whitened=posterior.whiten(latents),
     )
     return replace(state, samples=samples, direct=direct)
+
+
+def has_heavy_tail(log_weights: Floats, k_hat: float, options: SimulatedOptions = SimulatedOptions()) -> bool:
+    """Return whether a few of the weights (S,) may decide the result, so that larger ones may be missing.
+
+    The Pareto k alone does not show it: among nearly equal weights, a few others look like a heavy tail.
+    """
+    largest = float(np.exp(log_weights.max() - logsumexp(log_weights)))
+    return k_hat > options.largest_k_hat and largest > options.largest_share
 
 
 def outputs_at_draws(state: SearchState, emulator: Surrogate, latents: Floats, sites: Integers) -> Floats:
@@ -174,13 +185,10 @@ class _Weighting:
         rng: np.random.Generator,
         options: SimulatedOptions,
     ) -> None:
-        self.model, self.runner, self.target, self.sites, self.stage = model, runner, target, sites, stage
+        self.runner, self.sites, self.stage = runner, sites, stage
         self.draws, self.rng, self.options = draws, rng, options
         self.missing = 0  # draws with a run that lacks an output
-        self.observed = np.isfinite(model.problem.survey.Y[sites])
-        exact = with_learned_hyperparameters(model.problem, target.gaussian)
-        wider = with_learned_hyperparameters(model.with_emulator_error(target.emulator), target.gaussian)
-        self.densities = [noise_log_density(problem.select_sites(sites), model.backend) for problem in (exact, wider)]
+        self.ratio = DensityRatio(model, target.emulator, target.gaussian, sites)
 
     def run(self, state: SearchState, most: int) -> tuple[SearchState, Integers, Floats]:
         """Run the simulator in batches until the weights have a large enough effective number.
@@ -209,16 +217,9 @@ class _Weighting:
         latents = self.draws[chosen]
         batch = self.runner.evaluate(latents, "simulated-draws", self.sites)
         state = replace(state, runs=state.runs.append(latents, batch.outputs, batch.valid, self.sites, self.stage))
-        emulated = self.target.emulator.predict(latents, self.sites)
-        found = np.isfinite(batch.outputs)
-        known = batch.valid & np.all(found | ~self.observed, axis=-1)
+        log_weights, known = self.ratio(latents, batch)
         self.missing += int(np.count_nonzero(~known.all(axis=1)))
-        exact, wider = (
-            to_numpy(density(self.model.backend.asarray(y)))
-            for density, y in zip(self.densities, (np.where(found, batch.outputs, emulated), emulated), strict=True)
-        )
-        # Without an output the ratio is 1, its mean over the error of the emulator.
-        return state, np.sum(np.where(known, exact - wider, 0.0), axis=1)
+        return state, np.sum(log_weights, axis=1)
 
 
 def _is_possible(model: SiteModel, target: SampledTarget) -> bool:

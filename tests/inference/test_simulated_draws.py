@@ -5,8 +5,9 @@ import pytest
 
 import invgp
 from invgp.execution.simulator import Batch
+from invgp.inference.importance_draws import smooth_weights
 from invgp.inference.runner import Runner
-from invgp.inference.simulated_draws import strata
+from invgp.inference.simulated_draws import has_heavy_tail, strata
 
 AXIS = np.linspace(-6.0, 6.0, 24_001)
 
@@ -57,6 +58,17 @@ def test_that_sites_next_to_a_jump_are_named_if_there_are_no_runs_for_them():
         for n, (mean, std) in enumerate(exact)
     )
     assert right or posterior.attrs["invgp_converged"] == "no"
+    assert posterior.attrs["invgp_converged"] == "yes" or posterior.attrs["invgp_diagnostics"]
+
+
+def test_that_nearly_equal_weights_have_no_heavy_tail():
+    """Next to a jump most weights are nearly equal, and a few are several times as large: their Pareto k is useless."""
+    rng = np.random.default_rng(0)
+    nearly_equal = np.concatenate([rng.uniform(0.18, 0.26, 190), rng.uniform(1.0, 1.4, 10)])
+    heavy = np.log(rng.pareto(0.8, 200))
+    assert smooth_weights(nearly_equal)[1] > 1.0
+    assert not has_heavy_tail(nearly_equal, smooth_weights(nearly_equal)[1])
+    assert has_heavy_tail(heavy, smooth_weights(heavy)[1])
 
 
 @pytest.mark.slow
