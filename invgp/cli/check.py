@@ -64,14 +64,13 @@ def command(config: Path, data: Path | None, without: tuple[str, ...], workers: 
     check_device(problem.inference.device)
     check_learnt_noise(problem)
     warn_about_marks(problem)
-    where = "site 1" if problem.grid is None else "the whole grid"
     modelled = np.full(problem.survey.Y.shape, np.nan)
     workers = workers or problem.inference.workers
     trials: list[Trial] = []
     with temporary_run_directory() as directory:
         for part in problem.parts:
             if not part.direct:
-                trials.append(try_simulator(part, problem, directory, where))
+                trials.append(try_simulator(part, problem, directory))
                 modelled[np.ix_(part.sites, part.columns)] = trials[-1].modelled
             elif problem.grid is None:
                 found = part.problem.forward.evaluate(prior_mean_inputs(part.problem), run_labels(part, directory))
@@ -83,7 +82,7 @@ def command(config: Path, data: Path | None, without: tuple[str, ...], workers: 
         for trial in trials:
             forward = trial.part.problem.forward
             of = f" ({trial.part.name})" if len(trials) > 1 else ""
-            print_line(f"\nOne run of {forward.name!r}{of} at the prior mean, {where}:")
+            print_line(f"\nOne run of {forward.name!r}{of} at the prior mean, {run_place(trial.part)}:")
             print_quantities("in", forward.inputs, trial.rows[0])
             print_quantities("out", forward.outputs, trial.outcome.outputs[0])
         print_misfit(problem, modelled)
@@ -188,13 +187,18 @@ class Trial(NamedTuple):
     modelled: Floats
 
 
-def try_simulator(part: Part, problem: Problem, directory: Path, where: str) -> Trial:
+def run_place(part: Part) -> str:
+    """Return where the simulator of a source is tried."""
+    return "site 1" if part.problem.grid is None else "the whole grid"
+
+
+def try_simulator(part: Part, problem: Problem, directory: Path) -> Trial:
     """Run the simulator of a source at the prior mean."""
     rows = prior_mean_inputs(part.problem)
     outcome, seconds, pace = time_run(part.problem, rows, directory)
     if not outcome.ok[0]:
         of = f" of {part.name}" if problem.sources else ""
-        raise RunsFailedError(f"the simulator{of} failed at the prior mean, {where}: {outcome.messages[0]}")
+        raise RunsFailedError(f"the simulator{of} failed at the prior mean, {run_place(part)}: {outcome.messages[0]}")
     modelled = outputs_at_sites(part.problem, rows, outcome.outputs, pace, directory)
     return Trial(part, rows, outcome, seconds, pace, modelled)
 

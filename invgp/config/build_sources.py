@@ -10,7 +10,7 @@ from invgp.config.build_simulator import names_of_inputs
 from invgp.config.mistakes import build_each
 from invgp.errors import ConfigError
 from invgp.formatting import join_names
-from invgp.problem import Observation, Problem
+from invgp.problem import InferenceSettings, Observation, Problem
 from invgp.settings.configuration import Config, SourceSection
 
 # Builds the problem of a configuration in a directory.
@@ -42,7 +42,7 @@ def build_sources(config: Config, directory: Path, build: Build) -> dict[str, Pr
 
 
 def _check_names(config: Config) -> None:
-    """Raise `ConfigError` unless sources have names of their own and models of the same kind."""
+    """Raise `ConfigError` unless sources have names of their own, and a site model no field models."""
     wrong = [
         f"sources.{name}: must have another name: {'it is that of direct data' if name in config.direct else reserved}"
         for name, reserved in ((name, "'survey' are the data of [survey]") for name in config.sources)
@@ -50,10 +50,10 @@ def _check_names(config: Config) -> None:
     ]
     for name, section in config.sources.items():
         wrong += _check_coordinates(config, name, section)
-        if section.forward.kind != config.forward.kind:
+        if section.forward.kind == "field" and config.forward.kind == "site":
             wrong.append(
-                f"sources.{name}.forward.kind: must be that of [forward], {config.forward.kind!r}, was "
-                f"{section.forward.kind!r}"
+                f"sources.{name}.forward.kind: must be 'site' if [forward] is a site model, was 'field'; describe the "
+                "field model in [survey], [forward] and [noise], and the site model as a source"
             )
         if config.grid is not None:
             wrong += _check_field_source(config, name, section)
@@ -98,7 +98,9 @@ def _check_coordinates(config: Config, name: str, section: SourceSection) -> lis
 
 def _select_source(config: Config, section: SourceSection) -> Config:
     """Return the configuration of one source alone."""
-    inference = config.inference
+    inference, grid = config.inference, config.grid
+    if section.forward.kind == "site" and config.forward.kind == "field":
+        inference, grid = InferenceSettings(), None  # those of the field model hold
     if section.runs_per_site is not None:
         inference = inference.replace(runs_per_site=section.runs_per_site)
     named = set(names_of_inputs(section.forward))
@@ -111,6 +113,7 @@ def _select_source(config: Config, section: SourceSection) -> Config:
         "forward": section.forward,
         "noise": section.noise,
         "inference": inference,
+        "grid": grid,
     }
     return config.model_copy(update={**changes, "sources": {}, "direct": {}, "prior": None})
 

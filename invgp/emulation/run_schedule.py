@@ -38,7 +38,7 @@ def most_runs(problem: Problem) -> int:
     if settings.max_runs is not None:
         return settings.max_runs
     if problem.grid is not None:
-        return MOST_FIELD_RUNS * len(simulated_parts(problem))
+        return MOST_FIELD_RUNS * problem.runs_per_field
     if settings.emulator and can_emulate(problem):
         return max(MOST_RUNS, MOST_PER_SITE * sites, 2 * run_budget(problem))
     each = max(MOST_DIRECT_PER_SITE, MOST_EVALUATIONS * (settings.samples or 0))

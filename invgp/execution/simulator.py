@@ -187,16 +187,17 @@ class Simulator:
 
         Parameters
         ----------
-        f : array, shape (S, G, Q)
-            Latents on the grid, on the scale of the processes.
+        f : array, shape (S, G + n, Q)
+            Latents at `Problem.nodes`: on the grid and at the sites of site models, on the scale of the processes.
         label : str
             Purpose of the runs.
 
         Returns
         -------
         outputs : array, shape (S, N, P)
+            Outputs; NaN at a site at which the run of a site model failed.
         valid : array of bool, shape (S,)
-            Which runs succeeded.
+            Which runs of field models succeeded.
 
         Raises
         ------
@@ -209,9 +210,15 @@ class Simulator:
             kept = np.flatnonzero(valid)  # where a simulator fails, the others are not run
             if not kept.size:
                 break
+            nodes = self.problem.nodes_of(part)
+            if part.problem.grid is None:
+                found = self._run_part(part, f[kept][:, nodes], label, np.arange(len(part.sites)))
+                answers = np.where(found.valid[..., None], found.outputs, np.nan)
+                outputs[np.ix_(kept, part.sites, part.columns)] = answers
+                continue
             prefix = f"{part.name}-" if number else ""
             runs = [f"{prefix}sample{s + 1}" for s in kept]
-            batch = self._evaluate(part, part.problem.field_to_simulator(values[kept]), label, runs)
+            batch = self._evaluate(part, part.problem.field_to_simulator(values[kept][:, nodes]), label, runs)
             outputs[np.ix_(kept, part.sites, part.columns)] = part.problem.field_from_simulator(batch.outputs)
             valid[kept] = batch.ok
         return outputs, valid

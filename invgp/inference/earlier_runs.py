@@ -10,15 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
+from scipy.spatial import cKDTree
 
 from invgp.adapters.protocol import former_digest
+from invgp.core.backend import Backend, to_numpy
 from invgp.emulation import Runs, join_runs
 from invgp.emulation.training_runs import Integers
+from invgp.latent_model.prior_field import field_of
 from invgp.ledger import Recorder
 from invgp.problem import Floats, Part, Problem
 
 MOST, MOST_FIELDS = 20_000, 1_000  # most earlier runs that are used, of site and of field models; the latest
 BEFORE = -1  # stage of earlier runs
+SAME = 1e-5  # prior standard deviations, or ranges of an input: latents that differ by less are those of the same run
 FARTHEST = (
     100.0  # prior standard deviations from the prior mean, beyond which a run is not informative about the posterior
 )
@@ -94,13 +98,16 @@ def _earlier_runs(problem: Problem, recorder: Recorder | None, mark: str | None,
 def earlier_fields(
     problem: Problem, recorders: Sequence[Recorder | None], seed: int, *, everything: bool = False
 ) -> tuple[Floats, Floats]:
-    """Read latent processes (n, G, Q) and outputs (n, N, P) of such runs of a field model.
+    """Read latent processes (n, G + n', Q) at `Problem.nodes` and outputs (n, N, P) of such runs of a field model.
 
     With several simulators, those are the fields at which all of them have run.
     """
     marks = _inversion_names(problem, seed, everything=everything)
-    parts = [part for part in problem.parts if not part.direct]
-    found = [_earlier_fields(part.problem, recorder, *marks) for part, recorder in zip(parts, recorders, strict=True)]
+    simulators = [part for part in problem.parts if not part.direct]
+    pairs = list(zip(simulators, recorders, strict=True))
+    of_fields = [(part, recorder) for part, recorder in pairs if part.problem.grid is not None]
+    parts = [part for part, _ in of_fields]
+    found = [_earlier_fields(part.problem, recorder, *marks) for part, recorder in of_fields]
     latents = found[0][0]
     rows = [np.arange(len(latents))] if len(found) == 1 else _rows_of_same_fields(problem, parts, found)
     latents = latents[rows[0]].copy()
@@ -109,7 +116,50 @@ def earlier_fields(
         columns = _processes_of(problem, part)
         latents[..., columns] = own[chosen][..., columns]
         outputs[np.ix_(np.arange(len(latents)), part.sites, part.columns)] = answers[chosen]
-    return latents, outputs
+    if len(parts) == len(pairs):
+        return latents, outputs
+    known = {j for part in parts for j in _processes_of(problem, part)}
+    if len(known) < problem.latent_count:  # the grid of a latent that only site models take is not known
+        return np.empty((0, len(problem.nodes), problem.latent_count)), outputs[:0]
+    latents, reproduced = _extend_to_nodes(problem, latents)
+    kept = np.flatnonzero(reproduced)
+    for part, recorder in pairs:
+        if part.problem.grid is None and kept.size:
+            found_at = _earlier_answers(part.problem, recorder, latents[kept][:, problem.nodes_of(part)], *marks)
+            complete = np.isfinite(found_at).any(axis=(1, 2))
+            outputs[np.ix_(kept, part.sites, part.columns)] = found_at
+            kept = kept[complete]
+    return latents[kept], outputs[kept]
+
+
+def _extend_to_nodes(problem: Problem, latents: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return latents (n, G, Q) on the grid at all `Problem.nodes`, and whether the modes of the prior contain them."""
+    field = field_of(problem, Backend(np, "cpu"))
+    G = latents.shape[1]
+    found = np.empty((len(latents), len(problem.nodes), problem.latent_count))
+    for j, (mean, std, basis) in enumerate(zip(field.mean.T, field.std, field.bases, strict=True)):
+        modes = to_numpy(basis.modes)
+        w = np.linalg.lstsq(modes[:G], ((latents[..., j] - mean[:G]) / std).T, rcond=None)[0]
+        found[..., j] = mean + std * (modes @ w).T
+    off = np.abs(found[:, :G] - latents) / field.std
+    found[:, :G] = latents
+    return found, np.asarray(off.max(axis=(1, 2), initial=0.0) < SAME)
+
+
+def _earlier_answers(
+    problem: Problem, recorder: Recorder | None, latents: Floats, mark: str | None, former: str
+) -> Floats:
+    """Return the outputs (n, B, P) of the runs of a site model at latents (n, B, Q) of its sites; NaN without a run."""
+    answers = np.full((*latents.shape[:2], problem.noise_std.shape[1]), np.nan)
+    inputs, outputs = (None, None) if recorder is None else recorder.read_earlier_runs(mark, former, MOST)
+    if inputs is None or outputs is None or not len(inputs):
+        return answers
+    wanted = problem.to_simulator(problem.to_physical(latents))
+    scale = np.maximum(np.ptp(inputs, axis=0), 1e-12 * np.abs(inputs).max(axis=0))
+    scale[scale == 0.0] = 1.0
+    distance, nearest = cKDTree(inputs / scale).query(wanted / scale)
+    values = problem.from_simulator(outputs[nearest], len(latents))
+    return np.where(np.reshape(distance, latents.shape[:2])[..., None] < SAME, values, answers)
 
 
 def _earlier_fields(

@@ -46,7 +46,7 @@ def prepare_field(
     search = FieldSearch(problem, backend, seed, FieldStreams.of(seed), learning, FieldOptions())
     outputs = np.empty((0, *problem.noise_std.shape))
     model = search.build(problem, outputs)
-    nodes = 0 if problem.grid is None else problem.grid.size
+    nodes = 0 if problem.grid is None else len(problem.nodes)
     return search, FieldSearchState(
         model,
         model.algorithm.init(),
@@ -62,7 +62,7 @@ def search_field(search: FieldSearch, runner: Runner, state: FieldSearchState) -
     settings, options = search.problem.inference, search.options
     budget = most_runs(search.problem)
     runner.begin(budget)
-    each = len(runner.simulator.simulators)  # runs for one field
+    each = search.problem.runs_per_field
     batch = options.first_batch(state.model.variables, None if settings.max_runs is None else settings.max_runs // each)
     state = with_earlier_runs(search, runner, state)
     if state.info is not None:
@@ -111,7 +111,7 @@ def run_batch(search: FieldSearch, runner: Runner, state: FieldSearchState, coun
     RunsFailedError
         Too many runs failed.
     """
-    each = len(runner.simulator.simulators)
+    each = search.problem.runs_per_field
     too_few = state.inference.regression is None and count < FEWEST_FIELD_RUNS
     if too_few or not runner.simulator.can_afford(count * each):
         raise BudgetSpent(max(count, FEWEST_FIELD_RUNS) * each)
@@ -240,7 +240,7 @@ def _make_runs(search: FieldSearch, runner: Runner, state: FieldSearchState, cou
     simulator = runner.simulator
     for spread in search.options.narrower_spreads:
         w, near = _ask(search, state, count, spread)
-        if not simulator.can_afford(count * len(simulator.simulators)):
+        if not simulator.can_afford(count * search.problem.runs_per_field):
             break
         try:
             latents = state.model.field.latents(w)

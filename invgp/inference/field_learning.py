@@ -115,7 +115,7 @@ class FieldLearning:
             processes = range(*self.problem.latent_slices[latent.name].indices(len(field.bases)))
             basis = field.bases[processes[0]]
             kernel = self.parameters.kernel(latent, theta).with_variance(1.0).on_backend(backend)
-            nodes = backend.asarray(self.problem.grid.X[basis.pivots])
+            nodes = backend.asarray(self.problem.nodes[basis.pivots])
             found[latent.name] = NodeSlopes.from_basis(
                 kernel, basis, nodes, [slope[:, field.slices[j]] for j in processes]
             )

@@ -69,10 +69,11 @@ def field_solution(search: FieldSearch, runner: Runner, state: FieldSearchState)
         discrepancy, predictions = (found.mean(axis=0), found.std(axis=0)), predictions + found
         samples = None if samples is None else replace(samples, predicted=predictions)
     predicted, predicted_std = predictions.mean(axis=0), predictions.std(axis=0)
+    grid = 0 if problem.grid is None else problem.grid.size  # the other nodes are sites of site models
     return problem, Solution(
-        mean=mean,
-        covariance=covariance,
-        draws=draws,
+        mean=mean[:grid],
+        covariance=covariance[:grid],
+        draws=draws[:, :grid],
         processes=field.processes(problem, q) if field.pivots <= search.options.most_held else None,
         predicted=predicted,
         predicted_std=predicted_std,
@@ -92,8 +93,8 @@ def field_solution(search: FieldSearch, runner: Runner, state: FieldSearchState)
             converged=state.result.converged,
         ),
         emulator=state.verification.report,
-        few_runs_std=np.sqrt(np.maximum(few, 0.0)),
-        samples=samples,
+        few_runs_std=np.sqrt(np.maximum(few[:grid], 0.0)),
+        samples=None if samples is None else samples.select_points(grid),
         direct_predictions={
             part.name: predict_direct(field, problem, part.problem, q)
             for part in problem.parts

@@ -128,7 +128,7 @@ def pilot_size(problem: Problem) -> int:
     """
     if problem.grid is not None:
         model = FieldModel.build(problem, select_backend("cpu"), None, np.random.default_rng(0))
-        most, each = problem.inference.max_runs, sum(not part.direct for part in problem.parts)
+        most, each = problem.inference.max_runs, problem.runs_per_field
         return each * FieldOptions().first_batch(model.variables, None if most is None else most // each)
     if not (problem.inference.emulator and can_emulate(problem)):
         return 0

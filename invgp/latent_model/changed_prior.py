@@ -57,11 +57,11 @@ class ChangedPrior:
         """
         if new.grid is None:
             raise ValueError("the problem has no grid")
-        field, grid = field_of(new, backend), backend.asarray(new.grid.X)
+        field, grid = field_of(new, backend), backend.asarray(new.nodes)
         factors, weights, mixing = [], [], []
         for j, (a, b) in enumerate(zip(_kernels(old, backend), _kernels(new, backend), strict=True)):
             basis = first.bases[j]
-            nodes = backend.asarray(new.grid.X[basis.pivots])
+            nodes = backend.asarray(new.nodes[basis.pivots])
             factor = cholesky(b(nodes, nodes))
             half = solve_triangular(factor, b(nodes, grid))
             rotated = solve_triangular(cholesky(a(nodes, nodes)), factor)

@@ -80,8 +80,8 @@ class Field:
         if problem.grid is None:
             raise ValueError("the problem has no grid")
         own, basis = [kernel for latent in problem.latents for kernel in latent.kernels][j], self.bases[j]
-        kernel = own if isinstance(own, Scalar) else Averaged(own, problem.grid.X.shape[1])
-        pivots = problem.grid.X[basis.pivots]
+        kernel = own if isinstance(own, Scalar) else Averaged(own, problem.nodes.shape[1])
+        pivots = problem.nodes[basis.pivots]
         projection = solve_triangular(cholesky(kernel(pivots, pivots)), kernel(pivots, X))
         return np.asarray(projection.T @ to_numpy(basis.rotation)[:, : basis.size])
 
@@ -138,7 +138,7 @@ class Field:
         """Return the posterior at the pivot nodes of the bases, in the form that can be predicted at any point."""
         if problem.grid is None:
             raise ValueError("the problem has no grid")
-        X, Q = problem.grid.X, len(self.bases)
+        X, Q = problem.nodes, len(self.bases)
         M = self.pivots // Q
         kernels = [kernel for latent in problem.latents for kernel in latent.kernels]
         mean, factor = to_numpy(q.mean), to_numpy(q.factor)
@@ -168,7 +168,7 @@ class Field:
         found = np.random.default_rng(0).standard_normal(shape)  # the prior, at inducing points that are not pivots
         kernels = [kernel for latent in problem.latents for kernel in latent.kernels]
         for j, (basis, kernel) in enumerate(zip(self.bases, kernels, strict=True)):
-            nodes = problem.grid.X[basis.pivots]
+            nodes = problem.nodes[basis.pivots]
             offset = (latents[:, basis.pivots, j] - self.mean[basis.pivots, j]) / self.std[j]
             factor = cholesky(kernel(nodes, nodes))
             found[:, j, : len(nodes)] = scipy.linalg.solve_triangular(factor, offset.T, lower=True).T

@@ -22,7 +22,7 @@ def field_of(problem: Problem, backend: Backend) -> Field:
     if problem.grid is None:
         raise ValueError("the problem has no grid")
     _, std = problem.prior_moments()
-    nodes = backend.asarray(problem.grid.X)
+    nodes = backend.asarray(problem.nodes)
     bases: list[Basis] = []
     for latent in problem.latents:
         known: dict[int, Basis] = {}  # labels with the same kernel share their modes
@@ -31,7 +31,7 @@ def field_of(problem: Problem, backend: Backend) -> Field:
                 here = kernel.on_backend(backend)
                 known[id(kernel)] = leading_modes(here, nodes, problem.inference.kept_variance, MOST_MODES)
             bases.append(known[id(kernel)])
-    field = Field(tuple(bases), problem.prior_mean, std)
+    field = Field(tuple(bases), problem.prior_mean_at(problem.nodes), std)
     return replace(field, condition=condition_of(field, problem))
 
 

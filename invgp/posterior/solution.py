@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,6 +146,17 @@ class Samples:
     def mode_probabilities(self) -> Floats:
         """Probability of each mode, the most probable first."""
         return np.asarray(np.bincount(self.mode) / len(self.mode))
+
+    def select_points(self, count: int) -> Samples:
+        """Return the draws at the first points only."""
+        error = None if self.gaussian_error is None else self.gaussian_error[:count]
+        return replace(
+            self,
+            latents=self.latents[:, :count],
+            r_hat=self.r_hat[:count],
+            effective=self.effective[:count],
+            gaussian_error=error,
+        )
 
     def thin(self, count: int) -> NDArray[np.intp]:
         """Return the numbers of at most `count` draws, in order.

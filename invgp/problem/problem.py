@@ -14,6 +14,7 @@ from invgp.adapters.protocol import ForwardModel
 from invgp.errors import ArgumentError
 from invgp.formatting import join_names, suggest
 from invgp.problem import summary
+from invgp.problem.joint_checks import check_can_join
 from invgp.problem.prior_and_noise import Latent, Noise
 from invgp.problem.processes_and_rows import ProcessesAndRows, SimulatorVariable
 from invgp.problem.sources import Integers, Source, join_noise, join_surveys, select_noise
@@ -145,8 +146,9 @@ class Problem(ProcessesAndRows):
         Parameters
         ----------
         others : mapping of str to Problem
-            Problems without further sources, by the names of their sources: site models, or field models on the same
-            grid. Latents that this problem does not have are added; for the others its own priors hold.
+            Problems without further sources, by the names of their sources: site models or, if this one is a field
+            model, also field models on the same grid. Latents that this problem does not have are added; for the others
+            its own priors hold.
         direct : collection of str
             Sources with direct data.
 
@@ -167,7 +169,11 @@ class Problem(ProcessesAndRows):
         if not others:
             return self
         for name, other in others.items():
-            self._check_can_join(name, other)
+            if name in [part.name for part in self.parts]:
+                raise ArgumentError(f"others: must have names of their own, was {name!r}")
+            if other.sources:
+                raise ArgumentError(f"others: must have one source each, {name!r} had {len(other.parts)}")
+            check_can_join(self, other, name)
         problems = [self, *others.values()]
         sizes = [problem.survey.size for problem in problems]
         starts = np.cumsum([0, *sizes])
@@ -180,6 +186,7 @@ class Problem(ProcessesAndRows):
                 p.outputs,
                 name in direct,
                 p.inference.runs_per_site if p.inference.runs_per_site != self.inference.runs_per_site else None,
+                single_sites=self.grid is not None and p.grid is None,
             )
             for start, (name, p) in zip(starts[1:], others.items(), strict=False)
         )
@@ -192,30 +199,6 @@ class Problem(ProcessesAndRows):
             noise=join_noise([problem.noise for problem in problems], sizes),
             sources=(*self.sources, *sources),
         )
-
-    def _check_can_join(self, name: str, other: Problem) -> None:
-        """Raise `ConfigError` unless another problem has the same coordinates and a name of its own."""
-        if name in [part.name for part in self.parts]:
-            raise ArgumentError(f"others: must have names of their own, was {name!r}")
-        if other.sources:
-            raise ArgumentError(f"others: must have one source each, {name!r} had {len(other.parts)}")
-        if (other.grid is None) != (self.grid is None):
-            kinds = ["site" if one.grid is None else "field" for one in (self, other)]
-            raise ArgumentError(f"others: must be {kinds[0]} models like this problem, {name!r} was a {kinds[1]} model")
-        if self.grid is not None and other.grid is not None and not np.array_equal(self.grid.X, other.grid.X):
-            raise ArgumentError(f"others: must have the grid of this problem, {name!r} had another one")
-        if self.noise.covariance is not None or other.noise.covariance is not None:
-            raise ArgumentError("others: must have noise without a covariance of all data")
-        known = {latent.name: latent for latent in self.latents}
-        for latent in other.latents:
-            own = known.get(latent.name, latent)
-            if (own.unit, own.dimension, own.labels) != (latent.unit, latent.dimension, latent.labels):
-                raise ArgumentError(f"others: must have the same unit and labels of {latent.name!r}, {name!r} had not")
-        here, there = ([f"{c.name} ({c.unit})" for c in p.survey.coordinates] for p in (self, other))
-        if here != there:
-            raise ArgumentError(
-                f"others: must have the same coordinates, {name!r} had {join_names(there)}, not {join_names(here)}"
-            )
 
     def without(self, *names: str) -> Problem:
         """Return the problem without some of its sources, to see what they contribute.
@@ -241,10 +224,12 @@ class Problem(ProcessesAndRows):
             if name not in known:
                 raise ArgumentError(f"without: must be a source, was {name!r}{suggest(name, known)}")
         left = [part for part in self.parts if part.name not in names]
-        first = next((part for part in left if not part.direct), None)
-        if first is None:
+        simulated = [part for part in left if not part.direct]
+        if not simulated:
             raise ArgumentError(f"without: must leave a source with a simulator, was {join_names(names)}")
-        start = replace(first.problem, first_source=first.name, grid=self.grid)
+        # Site models are joined to field models; without any field model, all that is left is a site model.
+        first = next((part for part in simulated if part.problem.grid is not None), simulated[0])
+        start = replace(first.problem, first_source=first.name)
         others = {part.name: part.problem for part in left if part is not first}
         joined = start.join(others, direct=[part.name for part in left if part.direct]) if others else start
         observed = ("", *joined.observation_slices)  # a discrepancy is left out with its observation
@@ -315,6 +300,7 @@ class Problem(ProcessesAndRows):
             inputs=source.inputs,
             outputs=source.outputs,
             sources=(),
+            grid=None if source.single_sites else self.grid,
         )
         if source.runs_per_site is not None:
             problem = problem.with_inference(runs_per_site=source.runs_per_site)
@@ -323,6 +309,36 @@ class Problem(ProcessesAndRows):
         numbers = np.full(self.survey.size, -1, dtype=np.intp)
         numbers[source.sites] = np.arange(len(source.sites))
         return Part(source.name, problem, source.sites, columns, numbers, direct=source.direct)
+
+    @cached_property
+    def nodes(self) -> Floats:
+        """Points (G + n, D) of the latents of a field model: nodes of the grid, then sites of all site models."""
+        if self.grid is None:
+            raise ValueError("the problem has no grid")
+        if not self.has_fields:  # scalars are the same everywhere
+            return np.repeat(self.grid.X, 1 + sum(len(part.sites) for part in self._site_models), axis=0)
+        return np.concatenate([self.grid.X, *(part.problem.survey.X for part in self._site_models)])
+
+    def nodes_of(self, part: Part) -> slice:
+        """Return the positions among `nodes` of the points whose latents the simulator of a source takes."""
+        if self.grid is None:
+            raise ValueError("the problem has no grid")
+        start = self.grid.size
+        for one in self._site_models:
+            if one.name == part.name:
+                return slice(start, start + len(one.sites))
+            start += len(one.sites)
+        return slice(0, self.grid.size)
+
+    @property
+    def _site_models(self) -> list[Part]:
+        """The site models among the sources of a field model."""
+        return [part for part in self.parts if not part.direct and part.problem.grid is None]
+
+    @property
+    def runs_per_field(self) -> int:
+        """Number of runs that evaluate all data of a field model once: one, or for a site model one per site."""
+        return sum(len(p.sites) if p.problem.grid is None else 1 for p in self.parts if not p.direct)
 
     @property
     def simulated(self) -> Integers:

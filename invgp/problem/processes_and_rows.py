@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.adapters.protocol import ForwardModel
-from invgp.problem.prior_and_noise import Latent
+from invgp.problem.prior_and_noise import Latent, Noise
 from invgp.problem.survey import Floats, Grid, Survey
+from invgp.settings import InferenceSettings
 from invgp.units import IDENTITY, Conversion
 
 
@@ -64,6 +65,8 @@ class ProcessesAndRows:
 
     survey: Survey
     latents: tuple[Latent, ...]
+    noise: Noise
+    inference: InferenceSettings
     forward: ForwardModel
     inputs: tuple[SimulatorVariable, ...]
     outputs: tuple[SimulatorVariable, ...]

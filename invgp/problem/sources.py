@@ -44,6 +44,8 @@ class Source:
         Places and values of direct data of a field model, whose places are not sites of the survey; otherwise None.
     noise : Noise or None
         Noise of these values.
+    single_sites : bool
+        Whether it is a site model in the inversion of a field model: its simulator takes the latents at one site.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Source:
     runs_per_site: float | None = None
     survey: Survey | None = None
     noise: Noise | None = None
+    single_sites: bool = False
 
     def select(self, sites: Integers) -> Source:
         """Return the source in a survey that has only some of the sites (B,), in this order."""

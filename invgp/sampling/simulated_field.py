@@ -38,6 +38,8 @@ class SimulatedField:
     def __init__(self, problem: Problem, simulator: TolerantSimulator) -> None:
         self.simulator, self.backend = simulator, Backend(np, "cpu")
         self.field, self.whitening = field_of(problem, self.backend), Whitening(problem)
+        self.grid_size = 0 if problem.grid is None else problem.grid.size
+        self.runs_per_field = problem.runs_per_field
         sizes = [basis.size for basis in self.field.bases]
         self.size = sum(sizes)
         groups = tuple(sum(sizes[problem.latent_slices[latent.name]]) for latent in problem.latents)
@@ -57,15 +59,15 @@ class SimulatedField:
 
     def cost(self, blocks: Integers) -> int:
         """Return the number of runs for one evaluation."""
-        return len(blocks)
+        return len(blocks) * self.runs_per_field
 
     def latents(self, v: Floats) -> Floats:
         """Compute the latents (C, G, Q) on the grid from variables v (1, C, R)."""
-        return self.field.latents(v[0])
+        return self.field.latents(v[0])[:, : self.grid_size]
 
     def draw_latents(self, v: Floats, rng: np.random.Generator) -> Floats:
         """Compute the latents (C, G, Q) on the grid with the omitted modes drawn from the prior."""
-        return self.field.latents(v[0]) + self.field.draw_omitted(rng, v.shape[1])
+        return (self.field.latents(v[0]) + self.field.draw_omitted(rng, v.shape[1]))[:, : self.grid_size]
 
     def log_likelihood(
         self,

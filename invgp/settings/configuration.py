@@ -556,8 +556,8 @@ class Config(Section):
     )
     sources: dict[Name, SourceSection] = Field(
         default={},
-        description="further data sets for a joint inversion, in tables such as [sources.mt]; either all are site "
-        "models, or all field models",
+        description="further data sets for a joint inversion, in tables such as [sources.mt]; if [forward] is a "
+        "site model, they must be site models too",
     )
     direct: dict[Name, DirectSection] = Field(
         default={}, description="direct data such as boreholes, in tables such as [direct.well]"

@@ -66,7 +66,8 @@ def draw_survey(
             except TooManyFailures:
                 continue
             if np.isfinite(outputs[np.isfinite(problem.survey.Y)]).all():
-                return SimulatedSurvey(problem.to_physical(f), outputs + draw_noise(drawn, noise), redrawn)
+                truth = f if problem.grid is None else f[: problem.grid.size]
+                return SimulatedSurvey(problem.to_physical(truth), outputs + draw_noise(drawn, noise), redrawn)
     raise RunsFailedError(
         simulator.describe_failures(f"none of {MOST_ATTEMPTS} truths drawn from the prior could be simulated")
     )
@@ -82,7 +83,7 @@ def _run(simulator: Simulator, f: Floats, label: str) -> Floats:
 
 
 def draw_prior(problem: Problem, rng: np.random.Generator) -> Floats:
-    """Draw one sample of the latent processes from the prior: (N, Q) at the sites, or (G, Q) on the grid."""
+    """Draw one sample of the latent processes from the prior: (N, Q) at the sites, or at `Problem.nodes`."""
     if problem.grid is not None:
         field = field_of(problem, Backend(np, "cpu"))
         w = rng.standard_normal((1, sum(basis.size for basis in field.bases)))

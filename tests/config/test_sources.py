@@ -85,7 +85,7 @@ def test_that_each_latent_must_be_the_input_of_one_simulator(write_survey: Write
         ("coordinates.northing]", "coordinates.north]", "sources.logs.survey.coordinates: must be those of [survey]"),
         ("sources.logs", "sources.survey", "sources.survey: must have another name"),
         ("observations.speed]", "observations.time]", "sources.logs.survey.observations.time: must have the unit"),
-        ('adapter = "callable"', 'adapter = "callable"\nkind = "field"', "sources.logs.forward.kind: must be that of"),
+        ('adapter = "callable"', 'adapter = "callable"\nkind = "field"', "forward.kind: must be 'site' if"),
     ],
 )  # fmt: skip
 def test_that_a_mistake_is_one_sentence(write_survey: WriteSurvey, old: str, new: str, sentence: str) -> None:

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import invgp
-from invgp.errors import ConfigError
 
 NODES = np.linspace(0.0, 2000.0, 41)
 STATIONS = {"gravity": np.linspace(0.0, 2000.0, 9), "sonic": np.linspace(150.0, 1750.0, 6)}
@@ -132,19 +131,6 @@ def test_that_the_budget_is_for_all_simulators():
     problem = source("gravity", gravity, max_runs=61).join({"sonic": source("sonic", sonic)})
     found = invgp.invert(problem)
     assert found.attrs["invgp_runs"] <= 61
-
-
-def test_that_site_and_field_models_are_not_mixed():
-    site = invgp.define(
-        {"s": STATIONS["sonic"], "v": DATA["sonic"]},
-        coordinates={"s": "m"},
-        observations={"v": "1"},
-        latents={"velocity": {"unit": "1", "mean": 50, "std": 8, "kernel": {"length_scale": 500}}},
-        forward=lambda velocity: velocity,
-        noise={"v": 1.0},
-    )
-    with pytest.raises(ConfigError, match="others: must be field models like this problem, 'v' was a site model"):
-        source("gravity", gravity).join({"v": site})
 
 
 def test_that_a_field_source_can_be_switched_off_without_new_runs(tmp_path):
