@@ -17,11 +17,14 @@ class QueuedRow:
     ----------
     row : int
         Number of the row.
+    url : str
+        Server that makes the run, or made it last.
     broken_off_by : list of str
         Servers that accepted the row and did not answer.
     """
 
     row: int
+    url: str = ""
     broken_off_by: list[str] = field(default_factory=list)
 
 
@@ -33,6 +36,8 @@ class RowQueue:
     rows : iterable of int
     urls : iterable of str
         Addresses of the servers.
+    alone_first : iterable of str
+        Servers that get a second row only after the first one is finished.
 
     Attributes
     ----------
@@ -40,17 +45,15 @@ class RowQueue:
         Outputs of the successful rows.
     failures : dict of int to tuple
         Status and message of the failed rows.
-    busy : float
-        Sum of the durations of all runs, in s.
     """
 
-    def __init__(self, rows: Iterable[int], urls: Iterable[str]) -> None:
+    def __init__(self, rows: Iterable[int], urls: Iterable[str], alone_first: Iterable[str] = ()) -> None:
         self.outputs: dict[int, Floats] = {}
         self.failures: dict[int, tuple[Status, str]] = {}
-        self.busy = 0.0
         self._waiting = [QueuedRow(row) for row in rows]
         self._running: list[QueuedRow] = []
         self._urls = set(urls)
+        self._alone_first = set(alone_first)
         self._cause: tuple[Status, str] = (Status.NOT_STARTED, "")
         self._changed = threading.Condition()
         self._over = threading.Event()
@@ -62,18 +65,15 @@ class RowQueue:
         """
         with self._changed:
             while url in self._urls and (self._waiting or self._running):
-                for task in self._waiting:
+                is_held = url in self._alone_first and any(task.url == url for task in self._running)
+                for task in () if is_held else self._waiting:
                     if url not in task.broken_off_by or self._urls.issubset(task.broken_off_by):
                         self._waiting.remove(task)
                         self._running.append(task)
+                        task.url = url
                         return task
                 self._changed.wait()
             return None
-
-    def add_busy_time(self, seconds: float) -> None:
-        """Add the duration of a run, whatever its outcome."""
-        with self._changed:
-            self.busy += seconds
 
     def finish(self, task: QueuedRow, outputs: Floats) -> None:
         """Store the outputs of a row."""
@@ -113,6 +113,7 @@ class RowQueue:
         self._over.wait(seconds)
 
     def _remove(self, task: QueuedRow) -> None:
+        self._alone_first.discard(task.url)
         self._running.remove(task)
         self._update()
 

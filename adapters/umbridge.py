@@ -25,6 +25,7 @@ from .http_client import (
 )
 from .protocol import AdapterError, Evaluations, Floats, Quantity, RunContext, Status
 from .quantities import check_batch, check_quantities, describe_nonfinite, did_you_mean, digest_of, size_of
+from .request_times import RequestTimes
 from .row_queue import QueuedRow, RowQueue
 from .run_errors import RunError
 
@@ -69,7 +70,8 @@ class UmbridgeModel:
     retries : int
         Largest number of repetitions for a row, and for a server that cannot be reached.
     connections : int
-        Number of simultaneous requests to each server; more than one for a server that makes runs in parallel.
+        Number of simultaneous requests to each server; more than one for a server that makes runs in parallel. The
+        first run on each server is then made alone, to measure whether the others wait for each other.
     version : str
         Version of the model. It is part of the digest, because the servers do not report a version.
     name : str
@@ -98,6 +100,7 @@ class UmbridgeModel:
     name: str = ""
     digest: str = field(init=False, repr=False)
     _checked_urls: set[str] = field(init=False, repr=False, compare=False, default_factory=set)
+    _times: RequestTimes = field(init=False, repr=False, compare=False, default_factory=RequestTimes)
 
     def __post_init__(self) -> None:
         check_quantities("inputs", self.inputs)
@@ -124,11 +127,13 @@ class UmbridgeModel:
     def evaluate(self, values: Floats, context: RunContext) -> Evaluations:
         """Send each row of `values`, shape (B, I), to a server; a single connection is used in this thread."""
         values = check_batch(self.inputs, values, context)
-        queue = RowQueue(range(len(values)), self.urls)
+        # A run that is alone on its server shows how long a run takes: see `RequestTimes`.
+        unknown = [] if self.connections == 1 else [url for url in self.urls if not self._times.was_alone(url)]
+        queue = RowQueue(range(len(values)), self.urls, alone_first=unknown)
         connections = [Connection(url, self.timeout) for _ in range(self.connections) for url in self.urls]
         # A single row needs the other servers, too, if the first one is down.
         connections = connections[: max(len(values), len(self.urls))]
-        started = time.perf_counter()
+        started, busy_before = time.perf_counter(), self._times.busy
         try:
             if len(connections) == 1:
                 self._work(connections[0], values, queue)
@@ -140,8 +145,9 @@ class UmbridgeModel:
                 connection.abort()
             raise
         seconds = max(time.perf_counter() - started, 1e-9)
-        _log.info("%d runs in %.3g s, %.2f at once on average", len(values), seconds, queue.busy / seconds)
-        return self._collect(queue, context)
+        busy = max(self._times.busy - busy_before, 0.0)
+        _log.info("%d runs in %.3g s, %.2f at once on average", len(values), seconds, busy / seconds)
+        return self._collect(queue, context, busy)
 
     def _work(self, connection: Connection, values: Floats, queue: RowQueue) -> None:
         """Make runs with one connection until there are no rows left."""
@@ -150,11 +156,8 @@ class UmbridgeModel:
             while (task := queue.take(connection.url)) is not None:
                 try:
                     self._check_server_once(connection)
-                    started = time.perf_counter()
-                    try:
+                    with self._times.measure(connection.url):
                         outputs = self._run(connection, values[task.row])
-                    finally:
-                        queue.add_busy_time(time.perf_counter() - started)
                 except (NoConnectionError, _SilentError) as error:
                     refused += 1
                     if refused > self.retries or isinstance(error, _SilentError):
@@ -281,14 +284,14 @@ class UmbridgeModel:
             raise UnreadableReplyError(f"the output holds something else than numbers: {quote_text(reply.data)}")
         return np.asarray([np.nan if number is None else number for number in numbers], dtype=np.float64)
 
-    def _collect(self, queue: RowQueue, context: RunContext) -> Evaluations:
+    def _collect(self, queue: RowQueue, context: RunContext, busy: float) -> Evaluations:
         outputs = np.full((len(context.labels), size_of(self.outputs)), np.nan)
         status, messages = [Status.OK] * len(outputs), [""] * len(outputs)
         for row, numbers in queue.outputs.items():
             outputs[row] = numbers
         for row, (what, why) in queue.failures.items():
             status[row], messages[row] = what, f"run {context.labels[row]}: {why}"
-        return Evaluations(outputs, tuple(status), tuple(messages), queue.busy)
+        return Evaluations(outputs, tuple(status), tuple(messages), busy)
 
     def _check_settings(self) -> None:
         if not self.urls:

@@ -143,6 +143,15 @@ def test_that_runs_really_happen_at_once(
     assert 1.5 < concurrency.average < 2.05
 
 
+def test_that_requests_that_wait_in_a_serial_server_do_not_count_as_runs(servers: list[str]) -> None:
+    model = times_model(servers[0], config={"seconds": 0.05}, connections=4)
+    values = np.repeat(VALUES, 8, axis=0) + np.arange(24.0)[:, None]
+    concurrency = Concurrency()
+    outcome = evaluate(model, values, context(24), concurrency=concurrency)
+    np.testing.assert_array_equal(outcome.outputs, expected(values))
+    assert 0.5 < concurrency.average < 1.5  # 3.6 requests at once on average
+
+
 SURVEY = """\
 [dimensions]
 layer = [1, 2]
