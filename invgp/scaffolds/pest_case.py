@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,8 @@ from invgp.errors import ConfigError
 from invgp.problem import Floats
 from invgp.scaffolds.column_headers import identifier
 from invgp.scaffolds.pest_config_text import OBSERVATION, CaseConfig, Group, config_lines, points_table, quote_csv
-from invgp.scaffolds.pest_priors import parameter_priors
+from invgp.scaffolds.pest_joint_prior import find_fault, join_priors
+from invgp.scaffolds.pest_priors import ParameterPrior, parameter_priors
 
 SPACINGS = 3.0  # length-scale over the distance between pilot points, if no covariance gives it
 FEWEST_POINTS = 3  # of a field
@@ -99,9 +100,14 @@ class _Builder:
             self.points |= read_coordinates("coordinates", coordinates)
         self.written, self.read, self.external = self._names_in_files()
         variances = self.covariance.variances if self.covariance else {}
-        self.priors = {n: p for n, p in parameter_priors(self.case, variances).items() if n in self.written}
+        priors = {n: p for n, p in parameter_priors(self.case, variances).items() if n in self.written}
+        self.joint = join_priors(priors, self.covariance)
         for prior in self.priors.values():
             self.project.notes += [("remark", remark) for remark in prior.remarks]
+
+    @property
+    def priors(self) -> dict[str, ParameterPrior]:
+        return self.joint.priors
 
     def build(self) -> PestProject:
         if not self.priors:
@@ -179,8 +185,7 @@ class _Builder:
             elif len(equation.terms) == 1:
                 term = equation.terms[0]
                 factor = term.factor / (math.log(10.0) if term.log else 1.0)
-                prior = self.priors[term.parameter]
-                self.priors[term.parameter] = prior.condition(factor, equation.value, 1.0 / equation.weight)
+                self.joint = self.joint.condition(term.parameter, factor, equation.value, 1.0 / equation.weight)
                 used.append(equation.name)
             else:
                 linear.append(equation)
@@ -269,20 +274,46 @@ class _Builder:
                 group = Group(group.name, names, group.log, grid, group.length_scale)  # noqa: PLW2901
                 self.project.notes.append((f"{len(grid)} points of group {group.name!r}", "a field"))
             kept.append(group)
-        self._note_correlations(kept)
-        return kept
+        return self._correlate(kept)
 
-    def _note_correlations(self, groups: list[Group]) -> None:
-        if self.covariance is None or self.covariance.is_diagonal:
-            return
-        fields = {name for group in groups if group.points for name in group.parameters}
-        matrix, names = self.covariance.matrix, self.covariance.names
-        others = [i for i, name in enumerate(names) if name not in fields]
-        off = matrix[others] - np.where(np.arange(len(names)) == np.array(others)[:, None], matrix[others], 0.0)
-        if np.any(off != 0.0):
-            self.project.notes.append(
-                ("covariances between numbers in parcov", "not used: only their variances are part of the prior")
-            )
+    def _correlate(self, groups: list[Group]) -> list[Group]:
+        """Add correlations to groups of numbers; those with correlations between them become one group."""
+        fields = [group for group in groups if group.points]
+        kept: list[Group] = []
+        for group in groups:
+            apart = [] if group.points else [k for k in kept if not k.points and self._are_correlated(k, group)]
+            same = [other for other in apart if other.log == group.log]
+            for other in apart:
+                if other.log != group.log:
+                    self._note_unused(f"between {other.name!r} and {group.name!r}", "one has logarithms, the other not")
+            for other in same:
+                kept.remove(other)
+            names = [*(other.name for other in same), group.name]
+            members = tuple(n for other in (*same, group) for n in other.parameters)
+            kept.append(replace(group, name="_and_".join(names), parameters=members) if same else group)
+        for on_grid in fields:
+            for group in kept:
+                if not group.points and self._are_correlated(on_grid, group):
+                    self._note_unused(f"between {on_grid.name!r} and {group.name!r}", "one is a field")
+        return [group if group.points else self._with_correlation(group) for group in kept]
+
+    def _are_correlated(self, first: Group, second: Group) -> bool:
+        matrix = self.joint.correlation((*first.parameters, *second.parameters))
+        return bool(np.any(matrix[: len(first.parameters), len(first.parameters) :] != 0.0))
+
+    def _with_correlation(self, group: Group) -> Group:
+        matrix = self.joint.correlation(group.parameters)
+        if np.array_equal(matrix, np.eye(len(matrix))):
+            return group
+        fault = find_fault(matrix)
+        if fault:
+            self._note_unused(f"of {group.name!r}", fault)
+            return group
+        self.project.notes.append((f"covariances of {group.name!r} in parcov", "its label_correlation"))
+        return replace(group, correlation=tuple(tuple(row) for row in matrix.tolist()))
+
+    def _note_unused(self, which: str, why: str) -> None:
+        self.project.notes.append((f"covariances {which} in parcov", f"not used, only the variances are: {why}"))
 
     def _length_scale(self, group: Group, points: Sequence[Point]) -> float:
         """Return the length-scale that fits the covariance file best, or some distances between neighbours."""

@@ -33,6 +33,8 @@ class Group:
         Coordinates of the parameters of a field; empty for numbers.
     length_scale : float
         Of a field, in the unit of the coordinates.
+    correlation : tuple of tuple of float
+        Prior correlation matrix of numbers, or of their logarithms; empty if they are independent.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Group:
     log: bool
     points: tuple[Point, ...] = ()
     length_scale: float = 0.0
+    correlation: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,11 @@ def _latent_lines(group: Group, known: Mapping[str, ParameterPrior], *, normal: 
         yield 'link = "truncated normal"'
         yield f"lower = {_numbers([prior.lower for prior in priors])}"
         yield f"upper = {_numbers([prior.upper for prior in priors])}"
+    if group.correlation:
+        yield "label_correlation = ["
+        for row in group.correlation:
+            yield f"    [{', '.join(f'{value:.10g}' for value in row)}],"
+        yield "]"
 
 
 def _direct_lines(case: CaseConfig) -> Iterator[str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import math
+import sys
 import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import invgp
 from helpers import pest_cases
 from helpers.command_line import Command
 from invgp.adapters.pest.matrices import read_covariance
@@ -130,6 +132,93 @@ def test_that_coordinates_may_come_from_a_table(tmp_path: Path) -> None:
     assert config["latents"]["hk"]["kernel"]["length_scale"] == 30.0
     with pytest.raises(ConfigError, match=r"--coordinates: .* must have the columns name, x and y"):
         project_from_pest(control, tmp_path, tmp_path / "mesh.dat")
+
+
+CORRELATED = """pcf
+* control data
+restart estimation
+ 4 1 3 0 1
+ 1 1 double point 1 0 0
+* parameter data
+ k  log  factor 2.0 0.02 200.0 hk 1.0 0.0 1
+ s  log  factor 3.0 0.03 300.0 ss 1.0 0.0 1
+ r  none factor 1.0 -3.0 5.0 rch 1.0 0.0 1
+ q  none factor 1.0 -3.0 5.0 rch 1.0 0.0 1
+* observation groups
+ logs
+* observation data
+ log_k 0.9 5.0 logs
+* model command line
+ {python} model.py
+* model input/output
+ in.tpl in.txt
+ out.ins out.txt
+++ parcov(prior.cov)
+"""
+MODEL = (
+    "import math\nk = float(open('in.txt').read().split()[0])\nopen('out.txt', 'w').write(f'{math.log10(k):.14f}')\n"
+)
+VARIANCES, RHO = (0.25, 0.16), 0.8  # of log10 k and log10 s
+
+
+def write_correlated(folder: Path, covariance_of_r_and_q: float = 0.0) -> Path:
+    between = RHO * math.sqrt(VARIANCES[0] * VARIANCES[1])
+    rows = [(VARIANCES[0], between, 0, 0), (between, VARIANCES[1], 0, 0)]
+    rows += [(0, 0, 4, covariance_of_r_and_q), (0, 0, covariance_of_r_and_q, 4)]
+    matrix = "\n".join(" ".join(map(repr, row)) for row in rows)
+    files = {
+        "case.pst": CORRELATED.replace("{python}", sys.executable),
+        "in.tpl": "ptf ~\n~k                  ~ ~s     ~ ~r      ~ ~q      ~\n",
+        "out.ins": "pif @\nl1 !log_k!\n",
+        "model.py": MODEL,
+        "prior.cov": f"4 4 1\n{matrix}\n* row and column names\nk\ns\nr\nq\n",
+    }
+    pest_cases.write_files(folder, files)
+    return folder / "case.pst"
+
+
+def test_that_a_covariance_between_numbers_acts_as_in_the_closed_form(tmp_path: Path) -> None:
+    project = project_from_pest(write_correlated(tmp_path), tmp_path)
+    for name, content in project.contents.items():
+        (tmp_path / name).write_bytes(content)
+    posterior = invgp.invert(invgp.load(tmp_path / "survey.toml"))
+    (v_k, v_s), noise = VARIANCES, 0.2**2
+    gain = np.array([v_k, RHO * math.sqrt(v_k * v_s)]) / (v_k + noise)
+    mean = np.log10([2.0, 3.0]) + gain * (0.9 - math.log10(2.0))
+    std = np.sqrt(np.array([v_k, v_s]) - gain**2 * (v_k + noise))
+    medians = posterior["hk_and_ss_quantile"].sel(quantile=0.5)
+    np.testing.assert_allclose(np.log10(medians), mean, atol=0.02 * std.min())
+    spread = np.log(posterior["hk_and_ss_std"] ** 2 / posterior["hk_and_ss"] ** 2 + 1.0) ** 0.5 / math.log(10.0)
+    np.testing.assert_allclose(spread, std, rtol=0.02)
+
+
+def test_that_an_equation_updates_all_correlated_parameters(tmp_path: Path) -> None:
+    control = write_correlated(tmp_path)
+    text = control.read_text().replace(" 4 1 3 0 1\n", " 4 1 3 1 1\n")
+    control.write_text(text.replace("++ parcov", "* prior information\n one 1.0 * log(k) = 0.9 5.0 expert\n++ parcov"))
+    latent = tomllib.loads(project_from_pest(control, tmp_path).contents["survey.toml"].decode())["latents"][
+        "hk_and_ss"
+    ]
+    (v_k, v_s), noise = VARIANCES, 0.2**2
+    between = RHO * math.sqrt(v_k * v_s)
+    gain = np.array([v_k, between]) / (v_k + noise)
+    covariance = np.array([[v_k, between], [between, v_s]]) - np.outer(gain, gain) * (v_k + noise)
+    variance = np.diag(covariance) * math.log(10.0) ** 2
+    mean = 10 ** (np.log10([2.0, 3.0]) + gain * (0.9 - math.log10(2.0))) * np.exp(0.5 * variance)
+    np.testing.assert_allclose(latent["mean"], mean, rtol=1e-12)
+    np.testing.assert_allclose(latent["std"], mean * np.sqrt(np.expm1(variance)), rtol=1e-12)
+    rho = covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1])
+    np.testing.assert_allclose(latent["label_correlation"], [[1.0, rho], [rho, 1.0]], rtol=1e-9)
+
+
+def test_that_covariances_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    project = project_from_pest(write_correlated(tmp_path, 5.0), tmp_path)
+    why = dict(project.notes)["covariances of 'rch' in parcov"]
+    assert why == "not used, only the variances are: the matrix is not positive definite"
+    control = write_correlated(tmp_path)
+    control.write_text(control.read_text().replace(" s  log ", " s  none"))
+    why = dict(project_from_pest(control, tmp_path).notes)["covariances between 'hk' and 'ss' in parcov"]
+    assert why == "not used, only the variances are: one has logarithms, the other not"
 
 
 def test_that_matrices_and_uncertainty_files_are_read(tmp_path: Path) -> None:
