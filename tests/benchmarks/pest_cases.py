@@ -56,7 +56,7 @@ def command(folder: Path, *arguments: str) -> str:
 
 
 def compare(ensemble: Path, reference: Reference) -> tuple[float, float, float]:
-    """Largest error of a mean in standard deviations, and smallest and largest ratio of standard deviations."""
+    """Largest error of a mean in standard deviations, and smallest and largest ratio of the widths of 90% intervals."""
     with ensemble.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     errors, ratios = [], []
@@ -64,7 +64,7 @@ def compare(ensemble: Path, reference: Reference) -> tuple[float, float, float]:
         draws = np.array([float(row[name]) for row in rows])
         draws = np.log10(draws) if name in reference.log else draws
         errors.append(abs(draws.mean() - mean) / std)
-        ratios.append(draws.std() / std)
+        ratios.append(np.subtract(*np.quantile(draws, [0.95, 0.05])) / reference.widths[name])
     return max(errors), min(ratios), max(ratios)
 
 
@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("--workers", default="2", help="parallel runs")
     options = parser.parse_args()
     python = environment(cache_folder("pyemu"), [["pyemu"]], ["pyemu"], "pyEMU") if options.pyemu else None
-    print("| case | runs | largest error of a mean | ratio of standard deviations | round trip through pyEMU |")
+    print("| case | runs | largest error of a mean | ratio of 90% intervals | round trip through pyEMU |")
     print("| --- | --- | --- | --- | --- |", flush=True)
     for name in options.only:
         what, write, refer = CASES[name]

@@ -6,6 +6,7 @@ The references use the control files as PEST means them, and equations in NumPy;
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,17 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Reference:
-    """Mean and standard deviation of the transformed parameters: of log10 for log-transformed ones, by name."""
+    """Of the transformed parameters (log10 for log-transformed ones), by name.
+
+    Attributes
+    ----------
+    moments : mean and standard deviation
+    widths : distance between the 5% and 95% quantiles
+    log : names of the log-transformed parameters
+    """
 
     moments: dict[str, tuple[float, float]]
+    widths: dict[str, float]
     log: frozenset[str]
 
 
@@ -140,13 +149,18 @@ def zones_reference(control: Path, draws: int = 200_000) -> Reference:
         expert = 5.0 * (z[:, 3] + 7.4)
         return np.asarray(-0.5 * (np.sum(residual**2, axis=1) + np.sum(prior**2, axis=1) + expert**2))
 
-    mean, std = sample_moments(log_density, centre, np.diag(spread**2), draws)
     names = ("k_sand", "k_silt", "k_gravel", "recharge")
-    return Reference({n: (m, s) for n, m, s in zip(names, mean, std, strict=True)}, frozenset(names))
+    moments, widths = sample_moments(names, log_density, centre, np.diag(spread**2), draws)
+    return Reference(moments, widths, frozenset(names))
 
 
-def sample_moments(log_density: Any, centre: Array, covariance: Array, draws: int) -> tuple[Array, Array]:
-    """Mean and standard deviation by importance sampling with proposals that are adapted, from a Student-t."""
+def sample_moments(
+    names: Sequence[str], log_density: Any, centre: Array, covariance: Array, draws: int
+) -> tuple[dict[str, tuple[float, float]], dict[str, float]]:
+    """Moments and widths by importance sampling with Student-t proposals that are adapted.
+
+    Every second draw has three times the spread, so that a tail far from the centre is not missed.
+    """
     rng = np.random.default_rng(1)
     size, freedom = len(centre), 5.0
     mean = centre
@@ -154,16 +168,24 @@ def sample_moments(log_density: Any, centre: Array, covariance: Array, draws: in
         factor = np.linalg.cholesky(covariance * 1.3)
         count = draws if power == 1.0 else draws // 10
         normal = rng.standard_normal((count, size)) / np.sqrt(rng.chisquare(freedom, (count, 1)) / freedom)
+        normal[::2] *= 3.0
         z = mean + normal @ factor.T
-        proposal = -0.5 * (freedom + size) * np.log1p(np.sum(normal**2, axis=1) / freedom)
-        weight = power * log_density(z) - proposal
+        squares = np.sum(normal**2, axis=1)
+        narrow, wide = (-0.5 * (freedom + size) * np.log1p(squares / c**2 / freedom) - size * np.log(c) for c in (1, 3))
+        weight = power * log_density(z) - np.logaddexp(narrow, wide)
         weight = np.exp(weight - weight.max())
         weight /= weight.sum()
         mean = weight @ z
         covariance = (z - mean).T @ ((z - mean) * weight[:, None])
     effective = 1.0 / np.sum(weight**2)
     assert effective > 0.1 * draws, f"only {effective:.0f} effective draws"
-    return mean, np.sqrt(np.diag(covariance))
+    std = np.sqrt(np.diag(covariance))
+    widths = {}
+    for name, column in zip(names, z.T, strict=True):
+        order = np.argsort(column)
+        low, high = np.interp([0.05, 0.95], np.cumsum(weight[order]), column[order])
+        widths[name] = float(high - low)
+    return {n: (m, s) for n, m, s in zip(names, mean.tolist(), std.tolist(), strict=True)}, widths
 
 
 # Pilot points: a Python program that interpolates the logarithm linearly, so that the posterior has a closed form.
@@ -272,7 +294,8 @@ def pilot_reference(control: Path) -> Reference:
     posterior, left = mean + gain @ (data - A @ mean), covariance - gain @ A @ covariance
     names = [f"ppt{i:02d}:hk" for i in range(len(POINTS))]
     std = np.sqrt(np.diag(left))
-    return Reference({n: (m, s) for n, m, s in zip(names, posterior, std, strict=True)}, frozenset(names))
+    moments = {n: (m, s) for n, m, s in zip(names, posterior, std, strict=True)}
+    return Reference(moments, {n: 2.0 * 1.6448536 * s for n, (_, s) in moments.items()}, frozenset(names))
 
 
 # The enhanced format, with external tables, two commands, an uncertainty file and parameters with bounds.
@@ -331,5 +354,6 @@ def tables_reference(control: Path, draws: int = 200_000) -> Reference:
         inside = (a > 0.0) & (a < 16.0) & (b > -1.0) & (b < 3.0)
         return np.where(inside, -0.5 * (np.sum(((model - data) / TREND_NOISE) ** 2, axis=1) + prior), -np.inf)
 
-    mean, std = sample_moments(log_density, np.array([8.0, 1.0, np.log10(0.3)]), np.diag([16.0, 1.0, 0.16]), draws)
-    return Reference(dict(zip("abr", zip(mean, std, strict=True), strict=True)), frozenset("r"))
+    centre = np.array([8.0, 1.0, np.log10(0.3)])
+    moments, widths = sample_moments("abr", log_density, centre, np.diag([16.0, 1.0, 0.16]), draws)
+    return Reference(moments, widths, frozenset("r"))
