@@ -148,7 +148,7 @@ def test_that_requests_that_wait_in_a_serial_server_do_not_count_as_runs(servers
     values = np.repeat(VALUES, 8, axis=0) + np.arange(24.0)[:, None]
     concurrency = Concurrency()
     outcome = evaluate(model, values, context(24), concurrency=concurrency)
-    np.testing.assert_array_equal(outcome.outputs, expected(values))
+    np.testing.assert_array_equal(outcome.outputs, expected_outputs(values))
     assert 0.5 < concurrency.average < 1.5  # 3.6 requests at once on average
 
 
