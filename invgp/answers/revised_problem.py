@@ -43,10 +43,7 @@ def fix_learnt(problem: Problem, base: Problem, changes: Mapping[str, object], *
         latent
         if not latent.learn
         else replace(latent, learn={})
-        if any(
-            key.startswith((f"latents.{latent.name}.", f"noise.discrepancy.{latent.discrepancy_of}."))
-            for key in changes
-        )
+        if any(key.startswith(_keys_of(latent)) for key in changes)
         else known[latent.name]
         for latent in problem.latents
     )

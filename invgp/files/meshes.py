@@ -284,8 +284,8 @@ def _types_of(corners: Integers, *, volumes: bool) -> Integers:
         unknown = sorted({int(n) for n in corners} - {*VOLUME_CORNERS})
         if unknown:
             raise MeshError(f"its volumes must have 4, 5, 6 or 8 corners, had {unknown[0]}")
-        return np.asarray([VOLUME_CORNERS[int(n)].number for n in corners])
-    return np.asarray([{3: 5, 4: 9}.get(int(n), 7) for n in corners])
+        return np.asarray([VOLUME_CORNERS[int(n)].number for n in corners], dtype=np.int64)
+    return np.asarray([{3: 5, 4: 9}.get(int(n), 7) for n in corners], dtype=np.int64)
 
 
 def tabulate_topology(dataset: xr.Dataset) -> tuple[Mesh, xr.Dataset]:
