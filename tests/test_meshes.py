@@ -9,7 +9,7 @@ import xarray as xr
 from matplotlib.collections import PolyCollection
 
 import invgp
-from helpers.command_line import here
+from helpers.command_line import run_in_process
 from invgp.config.survey_tables import read_table
 from invgp.errors import ConfigError
 from invgp.files.meshes import Mesh, MeshError, add_mesh, mesh_of, mesh_variables, read_mesh, write_vtu
@@ -189,7 +189,7 @@ def test_that_values_of_cells_pass_through_files_commands_and_figures(tmp_path):
         "predict p.nc --grid mesh.vtu -o map.nc",
         "export map.nc --format vtk -o map.vtu",
     ):
-        result = here(*words.split(), cwd=tmp_path)
+        result = run_in_process(*words.split(), cwd=tmp_path)
         assert result.returncode == 0, result.stderr
     dataset = invgp.open_posterior(tmp_path / "p.nc")
     for file in ("p.vtu", "map.vtu"):
