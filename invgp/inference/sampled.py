@@ -279,8 +279,9 @@ class SampledSearch:
             return state.with_note(note), True
         state, check = verify_at(model, runner, state, latents[:, few], sites[few], "extreme-draws", stage)
         known = np.isfinite(check.errors)
-        if not known.any():
-            return state.with_note(f"{doubt}the simulator failed there: standard deviations there are doubtful."), True
+        if not known.all():
+            failed = f"{np.count_nonzero(~known):,} of {count_noun(known.size, 'run')} at them failed"
+            state = state.with_note(f"{doubt}{failed}: standard deviations there are doubtful.")
         accurate = check.errors <= self.rounds.bad * model.problem.inference.emulator_error
         return state, bool(np.all(accurate | (np.abs(check.log_weights) <= self.rounds.largest_extreme) | ~known))
 

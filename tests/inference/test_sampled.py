@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import invgp
+from invgp.inference import sampled
 from invgp.inference.draw_checks import change_by_weights, extreme_draws
 from invgp.inference.importance_draws import smooth_weights
+from invgp.inference.runner import Runner
 from invgp.inference.tempered_draws import independent_groups
 from invgp.latent_model.prior import prior_of
 from invgp.progress import SilentMonitor
@@ -247,3 +249,21 @@ def test_that_importance_sampling_makes_enough_draws_for_precise_means():
         )
         assert posterior["a"].values[site] == pytest.approx(mean, abs=0.06 * std)
         assert posterior["a_std"].values[site] == pytest.approx(std, rel=0.05)
+
+
+@pytest.mark.parametrize("failing", [1, SITES])
+def test_that_failed_runs_at_extreme_draws_are_reported(monkeypatch, failing):
+    evaluate = Runner.evaluate
+
+    def fail_at_extremes(self, latents, label, sites):
+        batch = evaluate(self, latents, label, sites)
+        if label == "extreme-draws":
+            valid = batch.valid & (np.arange(len(sites)) >= failing)
+            return batch._replace(valid=valid, outputs=np.where(valid[..., None], batch.outputs, np.nan))
+        return batch
+
+    monkeypatch.setattr(Runner, "evaluate", fail_at_extremes)
+    monkeypatch.setattr(sampled, "extreme_draws", lambda draws, _: (draws[:1], np.arange(SITES)))
+    y = np.linspace(-1.0, 1.0, SITES)
+    posterior = invgp.invert(problem(nearly_straight, {"a": (0.0, 1.0)}, y, 0.5))
+    assert f"{failing} of {SITES} runs at them failed" in posterior.attrs["invgp_diagnostics"]
