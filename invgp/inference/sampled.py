@@ -40,14 +40,12 @@ from invgp.inference.gaussian import (
 from invgp.inference.restart import unexplained_sites
 from invgp.inference.runner import Runner
 from invgp.inference.search_options import RoundOptions
-from invgp.inference.search_state import SampledTarget, SearchResult, SearchState
+from invgp.inference.search_state import NOT_ACCURATE, SampledTarget, SearchResult, SearchState
 from invgp.inference.simulated_draws import outputs_at_draws, sample_with_simulator
 from invgp.inference.site_model import SiteModel, uses_emulator
 from invgp.latent_model.learnt_parameters import LearntParameters
 from invgp.posterior import Samples
 from invgp.problem import Floats, Problem
-
-_NOT_ACCURATE = SearchResult("stopped before the emulator was accurate at the draws", converged=False)
 
 
 def search_sampled(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
@@ -154,7 +152,7 @@ class SampledSearch:
         error may not change the posterior. New runs confirm its estimate.
         """
         if state.emulator is None:
-            return replace(state, result=_NOT_ACCURATE)
+            return replace(state, result=NOT_ACCURATE)
         target, holds = state.target, False
         for repeat in range(self.rounds.most_repeats + 1):
             if target is None or target.emulator is not state.emulator:
@@ -172,7 +170,7 @@ class SampledSearch:
         if holds and not good:
             state, holds = self._confirm_error(model, runner, state)
         if not holds:
-            return replace(state, result=_NOT_ACCURATE)
+            return replace(state, result=NOT_ACCURATE)
         if np.mean(self._widened_sites(model, state)) > self.rounds.most_widened:
             return replace(state, result=self._out_of_runs(model.problem, runner))
         return replace(state, result=self.judge_draws(state))
@@ -332,7 +330,7 @@ class SampledSearch:
         left = runner.simulator.runs_left
         if left is not None and left < runs_in_a_step(problem):
             return runner.out_of_runs
-        return _NOT_ACCURATE
+        return NOT_ACCURATE
 
 
 def _stage(runner: Runner, stage: str) -> Report:

@@ -13,7 +13,7 @@ from invgp.inference.draw_checks import CheckOptions, sites_widened_by_error
 from invgp.inference.emulated_posterior import SamplingOptions
 from invgp.inference.hamiltonian_draws import HAMILTONIAN
 from invgp.inference.runner import Runner
-from invgp.inference.search_state import SearchState
+from invgp.inference.search_state import NOT_ACCURATE, SearchState
 from invgp.inference.simulated_draws import outputs_at_draws
 from invgp.inference.site_model import SiteModel
 from invgp.inference.site_solution import all_notes, site_solution
@@ -39,7 +39,6 @@ def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tu
         *_emulator_notes(state, sites_widened_by_error(model, emulator, samples.latents[few], predicted, checks)),
         *_averaging_notes(model, samples),
     ]
-    notes = notes or _doubts(state)
     return problem, replace(
         approximation,
         mean=mean,
@@ -61,10 +60,10 @@ def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tu
 
 
 def _emulator_notes(state: SearchState, widened: NDArray[np.bool_]) -> list[str]:
-    """Name the sites (N,) where the error of the emulator changes the posterior."""
+    """Name the sites where the error of the emulator changes the posterior (N,), or otherwise where it is largest."""
     sites = np.flatnonzero(widened & ~state.direct)
     if not sites.size:
-        return []
+        return _error_notes(state)
     worst = ", ".join(str(n + 1) for n in sites[:5])
     return [
         f"At {sites.size} of {count_noun(len(widened), 'site')} the error of the emulator is not small compared "
@@ -72,10 +71,10 @@ def _emulator_notes(state: SearchState, widened: NDArray[np.bool_]) -> list[str]
     ]
 
 
-def _doubts(state: SearchState) -> list[str]:
-    """Explain why draws have not converged, if no other note does."""
+def _error_notes(state: SearchState) -> list[str]:
+    """Name the sites with the largest errors of the emulator, if it was not accurate when the search ended."""
     known = np.flatnonzero(np.isfinite(state.verification) & ~state.direct)
-    if state.result.converged or not known.size:
+    if state.result != NOT_ACCURATE or not known.size:
         return []
     worst = known[np.argsort(-state.verification[known])[:3]]
     listed = ", ".join(f"{state.verification[n]:.2g} at site {n + 1}" for n in worst)

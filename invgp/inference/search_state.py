@@ -30,6 +30,7 @@ class SearchResult:
 
 
 UNFINISHED = SearchResult("", converged=False)
+NOT_ACCURATE = SearchResult("stopped before the emulator was accurate at the draws", converged=False)
 
 
 @dataclass(frozen=True)
