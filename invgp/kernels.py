@@ -16,6 +16,7 @@ from invgp.core.kernels import (
     SquaredExponential,
     Sum,
     White,
+    Zones,
     check_kernel,
 )
 
@@ -35,5 +36,6 @@ __all__ = [
     "SquaredExponential",
     "Sum",
     "White",
+    "Zones",
     "check_kernel",
 ]

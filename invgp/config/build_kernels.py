@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
+from invgp.config.build_zones import build_zones
 from invgp.core.kernels import KINDS, Kernel, Product, Rotated, Sum, directions
 from invgp.errors import ConfigError
 from invgp.formatting import did_you_mean, format_value, join_names
@@ -14,7 +16,7 @@ from invgp.settings.configuration import KernelSection
 from invgp.units import IDENTITY, conversion
 
 
-def build_kernel(section: KernelSection | Kernel, units: Mapping[str, str], key: str) -> Kernel:
+def build_kernel(section: KernelSection | Kernel, units: Mapping[str, str], key: str, directory: Path) -> Kernel:
     """Build the kernel of a latent, with a nominal variance of 1.
 
     Parameters
@@ -25,6 +27,8 @@ def build_kernel(section: KernelSection | Kernel, units: Mapping[str, str], key:
         Unit of each coordinate, in order.
     key : str
         Key of the table, for messages.
+    directory : Path
+        Directory to which the paths of files are relative.
 
     Raises
     ------
@@ -41,15 +45,17 @@ def build_kernel(section: KernelSection | Kernel, units: Mapping[str, str], key:
     own = {name: units[name] for name in names}
     if len(own) < len(names):
         raise ConfigError(f"{key}.coordinates: must be coordinates that all differ, was {format_value(names)}")
-    kernel = _build_kind(section, own, key)
+    kernel = _build_kind(section, own, key, directory)
+    if section.zones is not None:
+        kernel = Product((kernel, build_zones(section.zones, own, f"{key}.zones", directory)))
     return kernel if names == list(units) else kernel.on(*(list(units).index(name) for name in names))
 
 
-def _build_kind(section: KernelSection, units: Mapping[str, str], key: str) -> Kernel:
+def _build_kind(section: KernelSection, units: Mapping[str, str], key: str, directory: Path) -> Kernel:
     """Build a kernel that is a function of the coordinates with these units."""
     among = list(units.values())
     if section.parts is not None:
-        return _build_composed(section.kind, section.parts, units, key)
+        return _build_composed(section.kind, section.parts, units, key, directory)
     values: dict[str, Floats | float] = {}
     if section.period is not None:
         values["period"] = broadcast_length_scales(section.period, among, f"{key}.period")
@@ -82,9 +88,11 @@ def _rotate(kernel: Kernel, section: KernelSection, units: Mapping[str, str], ke
     return Rotated(kernel, directions(len(names), section.angle or 0.0, section.dip or 0.0))
 
 
-def _build_composed(kind: str, sections: Sequence[KernelSection], units: Mapping[str, str], key: str) -> Kernel:
+def _build_composed(
+    kind: str, sections: Sequence[KernelSection], units: Mapping[str, str], key: str, directory: Path
+) -> Kernel:
     """Build a sum or a product."""
-    parts = [build_kernel(part, units, f"{key}.parts[{i}]") for i, part in enumerate(sections)]
+    parts = [build_kernel(part, units, f"{key}.parts[{i}]", directory) for i, part in enumerate(sections)]
     shares = [part.share for part in sections]
     if kind == "product":
         if any(share is not None for share in shares):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
@@ -24,7 +25,9 @@ LARGEST_SCALE = 1e6
 """Largest prior standard deviation at a point, divided by `std`. A linear kernel far from its centre exceeds it."""
 
 
-def build_latents(config: Config, units: Mapping[str, str], context: MapContext | None) -> tuple[Latent, ...]:
+def build_latents(
+    config: Config, units: Mapping[str, str], context: MapContext | None, directory: Path
+) -> tuple[Latent, ...]:
     """Build the latents of a configuration.
 
     Parameters
@@ -34,19 +37,23 @@ def build_latents(config: Config, units: Mapping[str, str], context: MapContext 
         Unit of each coordinate.
     context : MapContext or None
         Points of the latents, for maps; None if the survey or the grid cannot be used, which is another mistake.
+    directory : Path
+        Directory of the configuration.
     """
-    latents = build_each(lambda name: _build_latent(config, name, units, context), config.latents)
+    latents = build_each(lambda name: _build_latent(config, name, units, context, directory), config.latents)
     build_each(lambda latent: _check_correlations(latent, latents), latents)
     return latents
 
 
-def _build_latent(config: Config, name: str, units: Mapping[str, str], context: MapContext | None) -> Latent:
+def _build_latent(
+    config: Config, name: str, units: Mapping[str, str], context: MapContext | None, directory: Path
+) -> Latent:
     section = config.latents[name]
     key = f"latents.{name}"
     labels = labels_of(config, section.dimension, key)
     mistakes = Mistakes()
     prior = mistakes.collect(lambda: _prior_moments(section, labels, key))
-    kernel = mistakes.collect(lambda: _build_kernel(section, units, key))
+    kernel = mistakes.collect(lambda: _build_kernel(section, units, key, directory))
     mistakes.raise_all()
     if prior is None or kernel is None:
         raise ConfigError(f"{key}: cannot be used")
@@ -75,7 +82,7 @@ def _build_latent(config: Config, name: str, units: Mapping[str, str], context: 
     return latent
 
 
-def build_discrepancies(config: Config, survey: Survey) -> tuple[Latent, ...]:
+def build_discrepancies(config: Config, survey: Survey, directory: Path) -> tuple[Latent, ...]:
     """Build what the simulator cannot explain of each observation, along the coordinates of the survey.
 
     `check_noise_names` reports names that are not those of observations.
@@ -85,17 +92,20 @@ def build_discrepancies(config: Config, survey: Survey) -> tuple[Latent, ...]:
         raise ConfigError("noise.discrepancy: must be left out unless the survey has coordinates, was given")
     by_name = {o.name: o for o in survey.observations}
     names = [name for name in config.noise.discrepancy if name in by_name]
-    return build_each(lambda name: _build_discrepancy(config.noise.discrepancy[name], by_name[name], units), names)
+    sections = config.noise.discrepancy
+    return build_each(lambda name: _build_discrepancy(sections[name], by_name[name], units, directory), names)
 
 
-def _build_discrepancy(section: DiscrepancySection, observation: Observation, units: Mapping[str, str]) -> Latent:
+def _build_discrepancy(
+    section: DiscrepancySection, observation: Observation, units: Mapping[str, str], directory: Path
+) -> Latent:
     key, labels = f"noise.discrepancy.{observation.name}", observation.labels
     latent = Latent(
         name=observation.name + DISCREPANCY,
         unit=observation.unit,
         mean=np.zeros(observation.values.shape[1]),
         std=per_label(section.std, labels, f"{key}.std"),
-        kernel=build_kernel(section.kernel, units, f"{key}.kernel"),
+        kernel=build_kernel(section.kernel, units, f"{key}.kernel", directory),
         dimension=observation.dimension,
         labels=labels,
         long_name=f"discrepancy of {observation.long_name or observation.name}",
@@ -107,8 +117,8 @@ def _build_discrepancy(section: DiscrepancySection, observation: Observation, un
     return latent
 
 
-def _build_kernel(section: LatentSection, units: Mapping[str, str], key: str) -> Kernel:
-    return Scalar() if section.kernel is None else build_kernel(section.kernel, units, f"{key}.kernel")
+def _build_kernel(section: LatentSection, units: Mapping[str, str], key: str, directory: Path) -> Kernel:
+    return Scalar() if section.kernel is None else build_kernel(section.kernel, units, f"{key}.kernel", directory)
 
 
 def _label_correlation(given: float | list[list[float]] | None, labels: Labels | None, key: str) -> Floats | None:

@@ -22,6 +22,7 @@ from invgp.config.build_prior_maps import MapContext, check_maps_cover
 from invgp.config.build_simulator import Places, build_model, build_wiring
 from invgp.config.build_sources import build_sources, check_shared_observations
 from invgp.config.build_survey import build_survey
+from invgp.config.build_zones import check_zones
 from invgp.config.inference_checks import check_inference, check_reach, localisation
 from invgp.config.mistakes import Mistakes
 from invgp.config.survey_tables import Table, read_table
@@ -104,10 +105,11 @@ def assemble_problem(
     points = grid if config.grid is not None else survey
     context = None if points is None else MapContext.of(config, points.X, directory)
     units = {name: c.unit for name, c in positions.items()}
-    latents = mistakes.collect(lambda: build_latents(config, units, context))
-    discrepancies = None if survey is None else mistakes.collect(lambda: build_discrepancies(config, survey))
+    latents = mistakes.collect(lambda: build_latents(config, units, context, directory))
+    discrepancies = None if survey is None else mistakes.collect(lambda: build_discrepancies(config, survey, directory))
     if latents is not None and survey is not None and (grid is not None or config.forward.kind == "site"):
         mistakes.collect(lambda: check_prior_scales(latents, survey, grid))
+        mistakes.collect(lambda: check_zones(latents, survey, grid))
     if discrepancies and survey is not None:
         mistakes.collect(lambda: check_prior_scales(discrepancies, survey, None))
     places = None if grid is None or survey is None else Places(grid.size, survey.size)

@@ -93,6 +93,7 @@ class KernelKeys(TypedDict, total=False):
     shape: float
     centre: float | Sequence[float]
     coordinates: Sequence[str]
+    zones: str | Sequence[float]
     share: float
     parts: Sequence[KernelKeys]
 

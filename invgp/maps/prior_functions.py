@@ -35,6 +35,7 @@ from invgp.core.kernels import (
     Sum,
     Trended,
     White,
+    Zones,
     interpolate,
 )
 from invgp.errors import ConfigError
@@ -131,6 +132,33 @@ class MappedFunction:
 
 
 @dataclass(frozen=True)
+class ZonedFunction:
+    """Independent draws of another process in each zone.
+
+    Attributes
+    ----------
+    kernel : Zones
+    dimensions : tuple of int
+        Dimensions of the kernel.
+    factors : tuple of PriorFunction
+        Draws of each zone.
+    """
+
+    kernel: Zones
+    dimensions: tuple[int, ...]
+    factors: tuple[PriorFunction, ...]
+
+    def __call__(self, X: Floats) -> Floats:
+        """Return the draws (K, B) at points X (B, D)."""
+        numbers, parts = self.kernel.numbers(X[:, self.dimensions]), []
+        order = np.argsort(numbers, kind="stable")
+        for number in np.unique(numbers):
+            parts.append(self.factors[number](X[order[numbers[order] == number]]))
+        together = np.concatenate(parts, axis=1) if parts else np.zeros((0, 0))
+        return np.asarray(math.sqrt(self.kernel.variance) * together[:, np.argsort(order, kind="stable")])
+
+
+@dataclass(frozen=True)
 class WhiteFunction:
     """Draws that are independent from point to point, except where points are equal to given points.
 
@@ -224,6 +252,9 @@ def _draw_term(factors: Sequence[_Factor], Z: Floats, count: int, rng: np.random
         if isinstance(kernel, Mapped):
             rest = [*factors[:i], *factors[i + 1 :]] or [(Constant(1.0), columns)]
             return MappedFunction(kernel, columns, _draw_term(rest, Z, count, rng))
+        if isinstance(kernel, Zones):
+            rest = [*factors[:i], *factors[i + 1 :]] or [(Constant(1.0), columns)]
+            return ZonedFunction(kernel, columns, tuple(_draw_term(rest, Z, count, rng) for _ in range(kernel.count)))
         if not isinstance(kernel, Stationary | Periodic | Constant | Rotated):
             raise ConfigError(
                 f"grid: must have fewer points for draws of a process with a kernel of kind {kernel.kind!r}, which "

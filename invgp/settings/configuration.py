@@ -27,6 +27,7 @@ from invgp.settings.values import (
     Positive,
     Positives,
     UnitText,
+    Zones,
     check_numbers,
     check_spreads,
     is_map_file,
@@ -180,6 +181,12 @@ class KernelSection(Section):
         description="the coordinates that the kernel depends on; lists of numbers are in their order; by default all",
         min_length=1,
     )
+    zones: Zones | None = Field(
+        default=None,
+        description="zones between which nothing is correlated, such as blocks between faults: a GeoJSON file with "
+        "polygons in the first two coordinates, or a list of positions that separate zones along a single coordinate; "
+        "none: one zone",
+    )
     share: Positive | None = Field(
         default=None,
         description="of a part of a sum: its share of the variance; shares are scaled so that their sum is 1, and are "
@@ -198,7 +205,7 @@ class KernelSection(Section):
             for key in kind.needs
             if getattr(self, key) is None
         ]
-        known = ("kind", "coordinates", "share", *kind.needs, *kind.takes)
+        known = ("kind", "coordinates", "zones", "share", *kind.needs, *kind.takes)
         wrong += [
             f"{key}: must be left out for kind = {self.kind!r}" for key in fields if key in given and key not in known
         ]

@@ -79,6 +79,13 @@ def _positive(value: object) -> object:
     return value
 
 
+def _zones(value: object) -> object:
+    items = value if isinstance(value, list) else []
+    if not (isinstance(value, str) and value) and not (items and all(_is_number(v) for v in items)):
+        raise ValueError("must be a GeoJSON file, or a list of positions along a single coordinate")
+    return value
+
+
 def _is_spread(value: object) -> bool:
     share = percentage(value)
     items = _items(value) if share is None else [share]
@@ -216,6 +223,7 @@ Numbers = Annotated[Any, BeforeValidator(check_numbers), Kind("number or list of
 Positives = Annotated[Any, BeforeValidator(_positives), Kind("number or list of numbers")]
 Positive = Annotated[Any, BeforeValidator(_positive), Kind("number")]
 Spreads = Annotated[Any, BeforeValidator(check_spreads), Kind("number, list of numbers or percentage")]
+Zones = Annotated[Any, BeforeValidator(_zones), Kind("file name or list of numbers")]
 NoiseSpreads = Annotated[
     Any,
     BeforeValidator(_noise_spreads),

@@ -42,7 +42,8 @@ UNKNOWN_KEYS = [
         "kernel",
         {"kind =": "kernel ="},
         "latents.depth.kernel.kernel: unknown key; valid: 'kind', "
-        "'length_scale', 'angle', 'dip', 'period', 'shape', 'centre', 'coordinates', 'share' and 'parts'",
+        "'length_scale', 'angle', 'dip', 'period', 'shape', 'centre', 'coordinates', 'zones', "
+        "'share' and 'parts'",
     ),
     Case(
         "callable",

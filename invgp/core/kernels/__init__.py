@@ -19,6 +19,7 @@ from invgp.core.kernels.stationary import (
     squared_distances,
 )
 from invgp.core.kernels.testing import check_kernel
+from invgp.core.kernels.zones import Zones
 
 __all__ = [
     "KINDS",
@@ -46,6 +47,7 @@ __all__ = [
     "Sum",
     "Trended",
     "White",
+    "Zones",
     "averages_of",
     "check_kernel",
     "directions",
