@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.config.map_files import MOST_NODES, Coordinate, GriddedMap, read_map
-from invgp.core.kernels import Constant, Kernel, Linear, Mapped, Trended
+from invgp.core.kernels import Constant, Kernel, Linear, Mapped, Trended, vary_length
 from invgp.errors import ConfigError
 from invgp.formatting import format_value, join_names, suggest
 from invgp.links import LINKS
@@ -101,6 +101,8 @@ def with_maps(latent: Latent, section: LatentSection, context: MapContext, key: 
     key : str
         Key of the table, for messages.
     """
+    if section.length_scale_map is not None:
+        latent = replace(latent, kernel=_vary_length(latent.kernel, section, context, f"{key}.length_scale_map"))
     if section.trend:
         latent = replace(latent, kernel=_add_trend(latent.kernel, section, context, f"{key}.trend"))
     means, stds = (_per_label(value, latent, f"{key}.{name}") for name, value in _moments_of(section))
@@ -194,6 +196,24 @@ def _fill(values: Floats) -> Floats:
 
     nearest = distance_transform_edt(missing, return_distances=False, return_indices=True)
     return np.asarray(values[(slice(None), *nearest)])
+
+
+def _vary_length(kernel: Kernel, section: LatentSection, context: MapContext, key: str) -> Kernel:
+    """Return a kernel whose length-scales are multiplied by a map."""
+    file = map_section(section.length_scale_map)
+    if file is None:
+        return kernel
+    found = context.read(file, file.unit or "1", key)
+    smallest = float(np.nanmin(found.values))
+    if not smallest > 0.0:
+        raise ConfigError(f"{key}: must be positive everywhere, was {smallest:.6g} in the map {file.file}")
+    varied = vary_length(kernel, found.axes, _fill(found.values[None])[0], tuple(found.dimensions))
+    if varied is kernel:
+        raise ConfigError(
+            f"{key}: must be left out unless the kernel has a squared exponential or Matérn part along all "
+            f"coordinates, without angle and dip, was {kernel.formula!r}"
+        )
+    return varied
 
 
 def _add_trend(kernel: Kernel, section: LatentSection, context: MapContext, key: str) -> Kernel:

@@ -129,6 +129,7 @@ class LatentKeys(TypedDict, total=False):
     label_correlation: float | Sequence[Sequence[float]]
     correlated_with: Mapping[str, float]
     kernel: KernelKeys | Kernel
+    length_scale_map: str | MapKeys
     dimension: str
     link: Literal["identity", "log", "increasing", "uniform", "truncated normal"]
     lower: float | Sequence[float]

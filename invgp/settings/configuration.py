@@ -310,6 +310,18 @@ TrendTerms = Annotated[
 ]
 
 
+def _map_only(value: object) -> object:
+    """Return a table or the name of a map file; raise `ValueError` for anything else."""
+    if isinstance(value, dict):
+        return MapSection.model_validate(value)
+    if not _is_map(value):
+        raise ValueError("must be a map file or its table")
+    return value
+
+
+MapFile = Annotated[Any, BeforeValidator(_map_only), Kind("file name or table")]
+
+
 class LatentSection(Section):
     """An unknown field, or an unknown number."""
 
@@ -353,6 +365,11 @@ class LatentSection(Section):
     )
     kernel: Annotated[KernelSection, WrapValidator(_kernel_object)] | None = Field(
         default=None, description=f"{KernelSection.described}; left out for a scalar"
+    )
+    length_scale_map: MapFile | None = Field(
+        default=None,
+        description="a map of positive factors by which the length-scales of squared exponential and Matern kernels "
+        "are multiplied from place to place; none: they are the same everywhere",
     )
     link: Literal[(*LINKS, *BOUNDED_LINKS)] = Field(  # type: ignore[valid-type]
         default="identity",
@@ -406,6 +423,8 @@ class LatentSection(Section):
             ]
             wrong += [f"{key}: must be numbers {why}, was a map" for key in dict.fromkeys(maps)]
             wrong += [f"trend: must be left out {why}, was given"] if self.trend else []
+        if self.domain == "scalar" and self.length_scale_map is not None:
+            wrong.append("length_scale_map: must be left out for domain = 'scalar', was given")
         if self.link in BOUNDED_LINKS and self.learn.std is not None:
             wrong.append(f"learn.std: must be left out with link = {self.link!r}, was given")
         if wrong:

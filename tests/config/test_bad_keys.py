@@ -11,8 +11,8 @@ UNKNOWN_KEYS = [
     Case(
         "top level",
         {"title =": "titel ="},
-        "titel: unknown key; valid: 'version', 'title', 'dimensions', 'survey', 'grid', 'latents', 'sources', "
-        "'direct', 'forward', 'noise', 'inference' and 'output'; did you mean 'title'?",
+        "titel: unknown key; valid: 'version', 'title', 'dimensions', 'survey', 'grid', 'latents', 'prior', "
+        "'sources', 'direct', 'forward', 'noise' and 2 more; did you mean 'title'?",
     ),
     Case(
         "survey",
@@ -36,7 +36,8 @@ UNKNOWN_KEYS = [
         "latent",
         {"mean = 2000": "means = 2000"},
         "latents.velocity.means: unknown key; valid: 'unit', 'domain', 'dimension', 'mean', 'std', 'trend', "
-        "'trend_std', 'label_correlation', 'correlated_with', 'kernel', 'link' and 6 more; did you mean 'mean'?",
+        "'trend_std', 'label_correlation', 'correlated_with', 'kernel', 'length_scale_map' and 7 more; did you mean "
+        "'mean'?",
     ),
     Case(
         "kernel",

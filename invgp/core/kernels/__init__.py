@@ -19,6 +19,7 @@ from invgp.core.kernels.stationary import (
     squared_distances,
 )
 from invgp.core.kernels.testing import check_kernel
+from invgp.core.kernels.varying import VaryingLength, vary_length
 from invgp.core.kernels.zones import Zones
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Stationary",
     "Sum",
     "Trended",
+    "VaryingLength",
     "White",
     "Zones",
     "averages_of",
@@ -55,4 +57,5 @@ __all__ = [
     "kernel_from_description",
     "scale_by_map",
     "squared_distances",
+    "vary_length",
 ]
