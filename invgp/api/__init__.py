@@ -6,7 +6,7 @@ is called, so that the command line can use the signatures without waiting.
 
 from __future__ import annotations
 
-from invgp.api.answers import crossvalidate, difference, revise, weigh
+from invgp.api.answers import crossvalidate, design, difference, revise, weigh
 from invgp.api.posterior_files import ledger_path, open_posterior, refuse_calibration, write
 from invgp.api.presentation import export, plot, report
 from invgp.api.validation import calibrate, compare, interrupted_path
@@ -15,6 +15,7 @@ __all__ = [
     "calibrate",
     "compare",
     "crossvalidate",
+    "design",
     "difference",
     "export",
     "interrupted_path",

@@ -310,6 +310,78 @@ def crossvalidate(
     return found
 
 
+def design(
+    posterior: xr.Dataset | str | Path,
+    candidates: str | Path,
+    *,
+    target: Sequence[str] = (),
+    region: str | None = None,
+    best: int = 3,
+    config: str | Path | Problem | None = None,
+    seed: int = 1,
+    output: str | Path | None = None,
+    plot: str | Path | None = None,
+) -> xr.Dataset:
+    r"""Compute by how much candidate measurements would reduce the uncertainty of targets, without simulator runs.
+
+    Parameters
+    ----------
+    posterior : xarray.Dataset, str or Path
+        Posterior from `invgp.invert`, or its file. For a field model, candidates must be direct values.
+    candidates : str or Path
+        CSV or netCDF file with the coordinates of the survey as columns. A row is a new site of `source` (by default
+        the first), with the noise of the nearest site times `noise_factor`; or, with a column `quantity`, a direct
+        value of this expression of the latents with the standard deviation `std`; or, with the number of a `site`,
+        better data there, with noise times `noise_factor`. A column `name` is optional.
+    target : sequence of str
+        Expressions of the latents, ``"depth[2] - depth[1]"``, or exceedances, ``"depth[2] > 900 m"``; by default each
+        latent.
+    region : str, optional
+        Places of the targets, as `grid` of `invgp.predict`; by default the sites, or the nodes of a field model. The
+        variance is averaged over at most 100 of them.
+    best : int
+        Number of candidates to choose, one after the other.
+    config : str, Path or Problem, optional
+        Problem or configuration of the posterior; by default it is searched for by its text, beside and above the file.
+    seed : int
+        Random seed of the draws and the noise.
+    output : str or Path, optional
+        netCDF file for the result; by default none.
+    plot : str or Path, optional
+        Figure, ``.png``, ``.svg`` or ``.pdf``; by default none.
+
+    Returns
+    -------
+    xarray.Dataset
+        For each candidate and target, ``expected_std`` and ``reduction``, the expected relative reduction of the
+        standard deviation, with its standard error; ``covered``, 0 where the runs do not surround the draws; ``rank``
+        of the chosen candidates, and ``chosen_std``, the expected standard deviation with all choices so far.
+
+    Raises
+    ------
+    ConfigError
+        An argument is not valid, or the posterior does not contain the runs of an emulator.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> _ = Path("wells.csv").write_text("x,quantity,std\n50,depth,1\n400,depth,1\n")
+    >>> found = invgp.design(posterior, "wells.csv", best=1, config=problem)
+    >>> bool(found["reduction"].values[0, 0] > found["reduction"].values[1, 0])
+    True
+    """
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415 - as above
+
+    from invgp.answers.design import rank_candidates  # noqa: PLC0415
+
+    output, plot = _check_paths(output, plot, (posterior, candidates))
+    dataset, base = posterior_and_emulator(posterior, config)
+    with threadpool_limits(1):  # many small matrices
+        found = rank_candidates(dataset, base, Path(candidates), target, region, best, seed)
+    _write(found, output, plot, "plot_design")
+    return found
+
+
 def _revised_problem(
     dataset: xr.Dataset,
     source: Path | None,
@@ -400,6 +472,14 @@ def emulated_posterior(
         return _emulated_file(path.absolute(), changed, None if config is None else Path(str(config)).absolute())
     dataset = read_posterior(posterior)
     return dataset, open_emulated(dataset, source_of(posterior), config)
+
+
+def posterior_and_emulator(
+    posterior: xr.Dataset | str | Path, config: str | Path | Problem | None
+) -> tuple[xr.Dataset, EmulatedProblem | None]:
+    """Return a posterior and its problem with the emulator; None instead of the latter for a field model."""
+    dataset = read_posterior(posterior)
+    return (dataset, None) if "node" in dataset.dims else emulated_posterior(posterior, config)
 
 
 @lru_cache(maxsize=2)

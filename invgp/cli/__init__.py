@@ -37,6 +37,7 @@ COMMANDS = {
     "check": "Check a configuration, run its simulator and forecast the cost.",
     "compare": "Compare a posterior with Markov chains for the same problem.",
     "crossvalidate": "Predict data that are left out, without simulator runs.",
+    "design": "Compute by how much candidate measurements would reduce the uncertainty.",
     "difference": "Compute the change from one posterior to another.",
     "doctor": "Print devices, libraries and threads, and what is missing.",
     "export": "Write a posterior or a map as CSV, GeoTIFF, GeoPackage, ASEG-GDF2, VTK, ArviZ or PEST ensemble.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -123,6 +124,41 @@ class Emulator:
             answers = self.surface(*self._rows(latents[:, part], sites[part]))
             np.multiply(answers.reshape(samples, -1, len(self.unit)), self.unit, out=outputs[:, part])
         return outputs if self.discrepancy is None else outputs + latents @ self.discrepancy
+
+    def predict_elsewhere(self, latents: Floats, nearest: Integers, columns: Mapping[str, Floats]) -> Floats:
+        """Predict the outputs at places that are no sites.
+
+        Parameters
+        ----------
+        latents : array, shape (S, B, Q), on the scale of the Gaussian processes
+        nearest : array of int, shape (B,)
+            Number of the nearest site, whose regression is used if each site has its own.
+        columns : mapping of str to array, shape (B,)
+            Coordinates and covariates of the places.
+
+        Returns
+        -------
+        array, shape (S, B, P), in the units of the observations
+        """
+        inputs = self.inputs.with_columns(columns)
+        samples, batch, processes = latents.shape
+        outputs = np.empty((samples, batch, len(self.unit)))
+        step = max(ROWS_AT_ONCE // max(samples, 1), 1)
+        for i in range(0, batch, step):
+            part = np.arange(i, min(i + step, batch))
+            x = inputs.rows(latents[:, part].reshape(-1, processes), np.tile(part, samples))
+            answers = self.surface(x, np.tile(nearest[part], samples))
+            outputs[:, part] = answers.reshape(samples, len(part), -1) * self.unit
+        return outputs
+
+    def is_outside_elsewhere(
+        self, latents: Floats, nearest: Integers, columns: Mapping[str, Floats]
+    ) -> NDArray[np.bool_]:
+        """Return a mask (S, B) of the latents outside the region of the runs; arguments as `predict_elsewhere`."""
+        samples, batch, processes = latents.shape
+        places = np.tile(np.arange(batch), samples)
+        x = self.inputs.with_columns(columns).rows(latents.reshape(-1, processes), places)
+        return self.surface.is_outside(x, np.tile(nearest, samples)).reshape(samples, batch)
 
     @property
     def has_spread(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,6 +26,8 @@ class Inputs:
         Coordinates and covariates that the simulator takes and that vary, standardised over the sites.
     mixing : array, shape (Q, Q), or None
         From independent processes to those that the simulator takes, as `Problem.mixing`.
+    column_moments : dict of str to (float, float)
+        Mean and standard deviation of each of these columns over the sites, in their order.
     """
 
     latents: Integers
@@ -32,6 +35,7 @@ class Inputs:
     std: Floats
     columns: Floats
     mixing: Floats | None = None
+    column_moments: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     @staticmethod
     def of(problem: Problem) -> Inputs:
@@ -40,7 +44,8 @@ class Inputs:
         processes = np.arange(problem.latent_count)
         latents = np.concatenate([processes[s] for name, s in problem.latent_slices.items() if name in wired])
         known = (*problem.survey.coordinates, *problem.survey.covariates)
-        columns = [c.values for c in known if c.name in wired and np.ptp(c.values) > 0]
+        varying = [c for c in known if c.name in wired and np.ptp(c.values) > 0]
+        columns = [c.values for c in varying]
         # With a prior that varies, the inputs vary with its mean, too.
         (_, std), means = problem.prior_moments(), problem.mix(problem.prior_mean_at(problem.survey.locations))
         mean = means[0] + (means - means[0]).mean(axis=0)
@@ -53,7 +58,14 @@ class Inputs:
             if columns
             else np.zeros((problem.survey.size, 0)),
             problem.mixing,
+            {c.name: (float(c.values.mean()), float(c.values.std())) for c in varying},
         )
+
+    def with_columns(self, values: Mapping[str, Floats]) -> Inputs:
+        """Return the inputs of other sites, with values (B,) of the coordinates and covariates."""
+        own = [(values[name] - mean) / std for name, (mean, std) in self.column_moments.items()]
+        count = len(next(iter(values.values())))
+        return replace(self, columns=np.stack(own, axis=-1) if own else np.zeros((count, 0)))
 
     @property
     def size(self) -> int:

@@ -7,6 +7,7 @@ writes figures to files.
 
 from __future__ import annotations
 
+from invgp.plots.design_figure import plot_design
 from invgp.plots.draws import plot_draws
 from invgp.plots.figure_options import QUANTITIES, FigureOptions
 from invgp.plots.figures import KINDS, check_format, plot, save_figure, suitable_kinds
@@ -31,6 +32,7 @@ __all__ = [
     "plot_convergence",
     "plot_correlation",
     "plot_cross_validation",
+    "plot_design",
     "plot_difference",
     "plot_draws",
     "plot_evidence",

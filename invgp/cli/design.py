@@ -1,0 +1,106 @@
+"""`invgp design`: by how much candidate measurements would reduce the uncertainty."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from invgp import api
+from invgp.cli.console import json_option, print_json, print_line, print_warning
+from invgp.cli.options import LARGEST_SEED, FilePath, default_of
+from invgp.cli.tables import print_table
+
+
+@click.command(
+    epilog="Examples: invgp design posterior.nc --candidates places.csv; "
+    "invgp design posterior.nc --candidates wells.csv --target 'depth[2] > 900 m' --region position=2000:3000:100"
+)
+@click.argument("posterior", type=FilePath())
+@click.option(
+    "--candidates",
+    type=FilePath(),
+    required=True,
+    help="CSV or netCDF file of places: new sites, direct values (columns quantity and std), or better data at a site "
+    "(columns site and noise_factor).",
+)
+@click.option(
+    "--target",
+    multiple=True,
+    help="Expression of latents, or 'EXPRESSION > NUMBER UNIT'; can be repeated.  [default: each latent]",
+)
+@click.option("--region", help="Places of the target, as --grid of `invgp predict`.  [default: the sites or nodes]")
+@click.option(
+    "--best", type=click.IntRange(min=1), **default_of(api.design, "best"), help="Number of candidates to choose."
+)
+@click.option("--config", type=FilePath(), help="Configuration of POSTERIOR.  [default: found by its text]")
+@click.option(
+    "--seed", type=click.IntRange(min=0, max=LARGEST_SEED), **default_of(api.design, "seed"), help="Random seed."
+)
+@click.option("-o", "--output", type=FilePath(), help="netCDF file.  [default: POSTERIOR.design.nc]")
+@click.option("--plot", type=FilePath(), help="Figure: PNG, SVG or PDF.  [default: POSTERIOR_design.png]")
+@json_option
+def command(
+    posterior: Path,
+    candidates: Path,
+    target: tuple[str, ...],
+    region: str | None,
+    best: int,
+    config: Path | None,
+    seed: int,
+    output: Path | None,
+    plot: Path | None,
+) -> None:
+    """Compute by how much candidate measurements would reduce the uncertainty of POSTERIOR, a file of `invgp run`.
+
+    The simulator is not run. The best candidates are chosen one after the other, each given those before.
+    """
+    output = output or posterior.with_suffix(".design.nc")
+    plot = plot or posterior.with_name(f"{posterior.stem}_design.png")
+    found = api.design(
+        posterior,
+        candidates,
+        target=target,
+        region=region,
+        best=best,
+        config=config,
+        seed=seed,
+        output=output,
+        plot=plot,
+    )
+    from invgp.answers.design import best_rows  # noqa: PLC0415 - help does not wait for xarray
+
+    rows = best_rows(found)
+    print_table(
+        ("", "candidate", "measures", "target", "reduction alone", "with those above"),
+        [
+            (
+                str(row["choice"]),
+                str(row["candidate"]),
+                str(row["measured"]),
+                str(row["target"]),
+                f"{row['reduction_alone']:.1%} ± {row['reduction_error']:.1%}",
+                f"{row['reduction_together']:.1%}",
+            )
+            for row in rows
+        ],
+    )
+    outside = int((found["covered"].values == 0).sum())
+    if outside:
+        print_warning(
+            f"the runs do not cover the posterior at {outside:,} of {found.sizes['candidate']:,} candidates: their "
+            "reductions are uncertain"
+        )
+    print_line(f"{found.sizes['candidate']:,} candidates, {found.attrs['invgp_draws_used']:,} draws, no runs.")
+    for path in (output, plot):
+        print_line(path)
+    print_json(
+        {
+            "design": output,
+            "figure": plot,
+            "candidates": found.sizes["candidate"],
+            "not_covered": outside,
+            "choices": rows,
+            "runs": 0,
+        }
+    )
