@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +18,40 @@ from numpy.typing import NDArray
 from invgp.core.backend import Array, backend_of, to_numpy
 
 Floats = NDArray[np.float64]
-MAX_STAGES, BISECTIONS = 60, 30  # of the proposal, and of the power in each stage
-MIN_EFFECTIVE_FRACTION = 0.25  # effective sample size of a stage, relative to the number of samples
-PROPOSAL_INFLATION = 1.15  # standard deviations of the proposal relative to the fitted ones, against light tails
-WARN_STANDARD_ERROR = 0.1  # a larger standard error of a log density gives a warning
 
 
-def log_expectation(log_density: Callable[[Array], Array], mean: Array, scale: Array, normals: Floats) -> Floats:
+@dataclass(frozen=True)
+class ImportanceOptions:
+    """Tuning of the adaptive importance sampling.
+
+    Attributes
+    ----------
+    max_stages : int
+        Stages of the proposal.
+    bisections : int
+        Steps of the search for the power of the density in each stage.
+    min_effective_fraction : float
+        Effective sample size of a stage, relative to the number of samples.
+    proposal_inflation : float
+        Standard deviations of the proposal relative to the fitted ones, against light tails.
+    warn_standard_error : float
+        Standard error of a log density above which there is a warning.
+    """
+
+    max_stages: int = 60
+    bisections: int = 30
+    min_effective_fraction: float = 0.25
+    proposal_inflation: float = 1.15
+    warn_standard_error: float = 0.1
+
+
+def log_expectation(
+    log_density: Callable[[Array], Array],
+    mean: Array,
+    scale: Array,
+    normals: Floats,
+    options: ImportanceOptions = ImportanceOptions(),
+) -> Floats:
     """Estimate log E[exp(log_density(f))] for normal f.
 
     Parameters
@@ -34,6 +62,7 @@ def log_expectation(log_density: Callable[[Array], Array], mean: Array, scale: A
         Mean and standard deviation of f.
     normals : array, shape (S, Q)
         Standard normal points, such as transformed Sobol points.
+    options : ImportanceOptions
 
     Returns
     -------
@@ -51,20 +80,22 @@ def log_expectation(log_density: Callable[[Array], Array], mean: Array, scale: A
         found = np.asarray(to_numpy(log_density(backend.namespace.permute_dims(f, (1, 0, 2)))), dtype=np.float64).T
         return np.where(np.isnan(found), -np.inf, found)
 
-    centre, factor = _fit_proposal(density, normals, len(location))
-    return _estimate_log_mean(density, normals, centre, factor)
+    centre, factor = _fit_proposal(density, normals, len(location), options)
+    return _estimate_log_mean(density, normals, centre, factor, options.warn_standard_error)
 
 
-def _fit_proposal(density: Callable[[Floats], Floats], normals: Floats, sites: int) -> tuple[Floats, Floats]:
+def _fit_proposal(
+    density: Callable[[Floats], Floats], normals: Floats, sites: int, options: ImportanceOptions
+) -> tuple[Floats, Floats]:
     """Fit a Gaussian, mean (N, Q) and Cholesky factor (N, Q, Q), to the density times the standard normal."""
     Q = normals.shape[1]
     centre, factor = np.zeros((sites, Q)), np.repeat(np.eye(Q)[None], sites, axis=0)
     power = np.zeros(sites)
-    for _ in range(MAX_STAGES):
+    for _ in range(options.max_stages):
         z = _transform(normals, centre, factor)
         found, prior = density(z), _standard_normal_log_density(z)
         base = prior - _gaussian_log_density(z, centre, factor)
-        power = _next_power(found, base, power)
+        power = _next_power(found, base, power, options)
         weights = _normalise_weights(_temper(found, power) + base)
         centre = np.einsum("ns,nsq->nq", weights, z)
         away = z - centre[:, None, :]
@@ -73,10 +104,12 @@ def _fit_proposal(density: Callable[[Floats], Floats], normals: Floats, sites: i
         factor = np.linalg.cholesky(covariance + ridge[:, None, None] * np.eye(Q))
         if np.all(power >= 1.0):
             break
-    return centre, PROPOSAL_INFLATION * factor
+    return centre, options.proposal_inflation * factor
 
 
-def _estimate_log_mean(density: Callable[[Floats], Floats], normals: Floats, centre: Floats, factor: Floats) -> Floats:
+def _estimate_log_mean(
+    density: Callable[[Floats], Floats], normals: Floats, centre: Floats, factor: Floats, warn_error: float
+) -> Floats:
     S = len(normals)
     near = S - S // 8
     z = _transform(normals, centre, factor)
@@ -88,21 +121,21 @@ def _estimate_log_mean(density: Callable[[Floats], Floats], normals: Floats, cen
     logs = density(z) + prior - proposal
     total: Floats = np.logaddexp.reduce(logs, axis=1)
     error = np.sqrt(np.sum(np.square(_normalise_weights(logs)), axis=1))
-    if np.any(error > WARN_STANDARD_ERROR):
+    if np.any(error > warn_error):
         warnings.warn(
-            f"the log predictive density of {np.sum(error > WARN_STANDARD_ERROR)} of {len(error)} sites has a standard "
-            f"error above {WARN_STANDARD_ERROR}, up to {error.max():.1g}: more `samples` reduce it",
+            f"the log predictive density of {np.sum(error > warn_error)} of {len(error)} sites has a standard "
+            f"error above {warn_error}, up to {error.max():.1g}: more `samples` reduce it",
             stacklevel=3,
         )
     return total - math.log(S)
 
 
-def _next_power(found: Floats, base: Floats, power: Floats) -> Floats:
+def _next_power(found: Floats, base: Floats, power: Floats, options: ImportanceOptions) -> Floats:
     """Find the largest power (N,) of the density, up to 1, for which enough samples keep weight."""
-    enough = MIN_EFFECTIVE_FRACTION * found.shape[1]
+    enough = options.min_effective_fraction * found.shape[1]
     low, high = power, np.ones_like(power)
     whole = _effective_sample_size(_temper(found, high) + base) >= enough
-    for _ in range(BISECTIONS):
+    for _ in range(options.bisections):
         middle = 0.5 * (low + high)
         fine = _effective_sample_size(_temper(found, middle) + base) >= enough
         low, high = np.where(fine, middle, low), np.where(fine, high, middle)

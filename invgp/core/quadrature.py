@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -19,13 +20,32 @@ from invgp.core.backend import Array, backend_of, to_numpy
 
 Floats = NDArray[np.float64]
 Integrand = Callable[[Floats], Floats]  # z (S, N) -> logarithm of the integrand (S, N)
-MAX_REFINEMENTS = 80  # halvings per site
-TOLERANCE, WARN_ERROR = 1e-7, 1e-3  # relative error: target, and threshold of a warning
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
 # In standard deviations: grid of the peak search, and edges of the panels on either side of the peak.
 PEAK_SEARCH_GRID = np.sinh(np.linspace(-7.6, 7.6, 129))
 PANEL_EDGES = np.asarray([0.0, *4.0 ** np.arange(-10.0, 6.0)])
-PEAK_ZOOMS = 8  # refinements of the peak search
+
+
+@dataclass(frozen=True)
+class QuadratureOptions:
+    """Tuning of the adaptive quadrature.
+
+    Attributes
+    ----------
+    max_refinements : int
+        Halvings of panels per site.
+    tolerance : float
+        Relative error at which the refinement ends.
+    warn_error : float
+        Relative error above which there is a warning.
+    peak_zooms : int
+        Refinements of the search for the peak.
+    """
+
+    max_refinements: int = 80
+    tolerance: float = 1e-7
+    warn_error: float = 1e-3
+    peak_zooms: int = 8
 
 
 class _Panels(NamedTuple):
@@ -51,7 +71,12 @@ class _Panels(NamedTuple):
             return np.where(larger > -np.inf, larger + np.log1p(-np.exp(smaller - larger)), -np.inf)
 
 
-def log_expectation(log_density: Callable[[Array], Array], mean: Array, scale: Array) -> Floats:
+def log_expectation(
+    log_density: Callable[[Array], Array],
+    mean: Array,
+    scale: Array,
+    options: QuadratureOptions = QuadratureOptions(),
+) -> Floats:
     """Compute log E[exp(log_density(f))] for normal f.
 
     Parameters
@@ -60,6 +85,7 @@ def log_expectation(log_density: Callable[[Array], Array], mean: Array, scale: A
         (S, N, 1) -> (S, N).
     mean, scale : array, shape (N, 1)
         Mean and standard deviation of f.
+    options : QuadratureOptions
 
     Returns
     -------
@@ -78,21 +104,21 @@ def log_expectation(log_density: Callable[[Array], Array], mean: Array, scale: A
         # In the far tails a log density may be NaN; it counts as -inf there.
         return np.where(np.isnan(found), -np.inf, found) - 0.5 * z * z - 0.5 * math.log(2.0 * math.pi)
 
-    panels = _panels_around(_peak(integrand, len(centre)), integrand)
-    for _ in range(MAX_REFINEMENTS):
-        if np.all(_relative_error(panels) <= TOLERANCE):
+    panels = _panels_around(_peak(integrand, len(centre), options.peak_zooms), integrand)
+    for _ in range(options.max_refinements):
+        if np.all(_relative_error(panels) <= options.tolerance):
             break
         panels = _refine(panels, integrand)
-    if np.any(_relative_error(panels) > WARN_ERROR):
+    if np.any(_relative_error(panels) > options.warn_error):
         worst = np.max(_relative_error(panels))
         warnings.warn(f"a predictive density has a relative error of up to {worst:.1g}", stacklevel=2)
     return panels.total
 
 
-def _peak(integrand: Integrand, sites: int) -> Floats:
+def _peak(integrand: Integrand, sites: int, zooms: int) -> Floats:
     """Find the maximum of the integrand, (N,)."""
     z = np.repeat(PEAK_SEARCH_GRID[:, None], sites, axis=1)
-    for _ in range(PEAK_ZOOMS):
+    for _ in range(zooms):
         at, every = np.argmax(integrand(z), axis=0), np.arange(sites)
         low, high = z[np.maximum(at - 1, 0), every], z[np.minimum(at + 1, len(z) - 1), every]
         peak: Floats = z[at, every]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from invgp.core.backend import select_backend, to_numpy
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.formatting import count_noun
-from invgp.latent_model.inducing_points import LARGEST_SHARE, mean_share, needed_inducing_points
+from invgp.latent_model.inducing_points import DEFAULTS, mean_share, needed_inducing_points
 from invgp.problem import EarlierField, EarlierSites, Floats, Problem
 
 FARTHEST_NOISE = 30.0  # factor between learnt and given noise above which a note is added
@@ -83,7 +83,7 @@ def inducing_notes(problem: Problem, posterior: GaussianPosterior) -> list[str]:
     omitted = np.concatenate([to_numpy(prior.geometry(*batch).residual).T for batch in prior.batches()])
     variance = np.diagonal(to_numpy(posterior.marginals.covariance), axis1=1, axis2=2)
     share = max(mean_share(omitted[:, j], variance[:, j]) for j in range(prior.latent_count))
-    if share < LARGEST_SHARE:
+    if share < DEFAULTS.reported_share:
         return []
     host = select_backend("cpu")
     kernels = [kernel.on_backend(host) for kernel in prior.kernels]

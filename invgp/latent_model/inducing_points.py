@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
@@ -19,18 +20,45 @@ from invgp.core.inducing import cluster_centres
 from invgp.core.kernels import Kernel
 from invgp.problem import Floats, Problem
 
-DENSE_UNKNOWNS = 3000  # sites times processes up to which every site is an inducing point by default
-MOST_UNKNOWNS = 4000  # inducing points times processes that are chosen by default: the limit of the time they take
-LARGEST_SHARE = 0.1  # of the posterior variance, above which the omitted variance is reported
-CHOSEN_SHARE = 0.05  # by which the number of inducing points is chosen
-EVALUATED_SITES = 2000  # a random subset of the sites, at which the share is computed
-FEWEST_POINTS = 16
-GROWTH = 1.25  # from one number that is tried to the next
 JITTER = 1e-8  # fraction of the variance added at inducing points; their positions are fixed
 MOVABLE_JITTER = 1e-6  # if their positions are learnt: the bound is then smooth when they meet
 
 
-def choose_inducing_count(problem: Problem, kernels: Sequence[Kernel]) -> int | None:
+@dataclass(frozen=True)
+class InducingOptions:
+    """Tuning of the number of inducing points.
+
+    Attributes
+    ----------
+    dense_unknowns : int
+        Sites times processes up to which every site is an inducing point by default.
+    most_unknowns : int
+        Inducing points times processes that are chosen by default, because of the time that they take.
+    reported_share, chosen_share : float
+        Omitted share of the posterior variance above which it is reported, and by which the number is chosen.
+    evaluated_sites : int
+        Size of the random subset of the sites at which the share is computed.
+    fewest_points : int
+        Smallest number that is tried.
+    growth : float
+        Factor from one number that is tried to the next.
+    """
+
+    dense_unknowns: int = 3000
+    most_unknowns: int = 4000
+    reported_share: float = 0.1
+    chosen_share: float = 0.05
+    evaluated_sites: int = 2000
+    fewest_points: int = 16
+    growth: float = 1.25
+
+
+DEFAULTS = InducingOptions()
+
+
+def choose_inducing_count(
+    problem: Problem, kernels: Sequence[Kernel], options: InducingOptions | None = None
+) -> int | None:
     """Choose the number of inducing points from length-scales, extent and noise.
 
     Parameters
@@ -38,26 +66,34 @@ def choose_inducing_count(problem: Problem, kernels: Sequence[Kernel]) -> int | 
     problem : Problem
     kernels : sequence of Kernel, length Q
         Kernels of the processes for NumPy arrays.
+    options : InducingOptions, optional
+        `DEFAULTS` if None.
 
     Returns
     -------
     int or None
         None if every site should be an inducing point.
     """
-    N, Q = problem.survey.size, problem.latent_count
-    if N * Q <= DENSE_UNKNOWNS:
+    options, N, Q = options or DEFAULTS, problem.survey.size, problem.latent_count
+    if options.dense_unknowns >= N * Q:
         return None
-    most = max(min(N // 2, MOST_UNKNOWNS // Q), 1)
-    needed = needed_inducing_points(kernels, problem.survey.X, problem.survey.locations, _information(problem), most)
-    if needed is None and N * Q <= 2 * MOST_UNKNOWNS:
+    most = max(min(N // 2, options.most_unknowns // Q), 1)
+    survey = problem.survey
+    needed = needed_inducing_points(kernels, survey.X, survey.locations, _information(problem), most, options)
+    if needed is None and 2 * options.most_unknowns >= N * Q:
         return None
     return most if needed is None else needed
 
 
 def needed_inducing_points(
-    kernels: Sequence[Kernel], X: Floats, locations: Floats, information: Sequence[float], most: int
+    kernels: Sequence[Kernel],
+    X: Floats,
+    locations: Floats,
+    information: Sequence[float],
+    most: int,
+    options: InducingOptions | None = None,
 ) -> int | None:
-    """Return the smallest number of inducing points that omits at most `CHOSEN_SHARE` of the posterior variance.
+    """Return the smallest number of inducing points that omits at most `chosen_share` of the posterior variance.
 
     Parameters
     ----------
@@ -70,28 +106,32 @@ def needed_inducing_points(
         Mean precision of the data of one site about each process, in the unit of the kernel.
     most : int
         Largest number.
+    options : InducingOptions, optional
+        `DEFAULTS` if None.
 
     Returns
     -------
     int or None
         None if it is larger than `most`.
     """
-    rng = np.random.default_rng(0)
-    rows = np.sort(rng.choice(len(X), min(len(X), EVALUATED_SITES), replace=False))
+    options, rng = options or DEFAULTS, np.random.default_rng(0)
+    rows = np.sort(rng.choice(len(X), min(len(X), options.evaluated_sites), replace=False))
     # Processes with equal kernels: the one with the most precise data needs the most.
     distinct: dict[str, tuple[Kernel, float]] = {}
     for kernel, own in zip(kernels, information, strict=True):
         key = json.dumps(kernel.describe())
         distinct[key] = (kernel, max(own, distinct[key][1] if key in distinct else 0.0))
     weight = len(X) / len(rows)
-    count = min(FEWEST_POINTS, most)
+    count = min(options.fewest_points, most)
     while True:
         Z = cluster_centres(X, count, np.random.default_rng(0))
-        if all(omitted_share(k, Z, locations[rows], weight * own) <= CHOSEN_SHARE for k, own in distinct.values()):
+        if all(
+            omitted_share(k, Z, locations[rows], weight * own) <= options.chosen_share for k, own in distinct.values()
+        ):
             return count
         if count == most:
             return None
-        count = min(int(GROWTH * count) + 1, most)
+        count = min(int(options.growth * count) + 1, most)
 
 
 def omitted_share(kernel: Kernel, Z: Floats, X: Floats, information: float) -> float:

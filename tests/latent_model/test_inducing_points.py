@@ -46,7 +46,7 @@ def note(posterior) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize(("dimensions", "sites"), [(1, 300), (2, 400)])
 def test_that_the_chosen_number_gives_nearly_the_dense_posterior_and_fewer_are_reported(dimensions, sites, monkeypatch):
-    monkeypatch.setattr(inducing_points, "DENSE_UNKNOWNS", 100)
+    monkeypatch.setattr(inducing_points, "DEFAULTS", inducing_points.InducingOptions(dense_unknowns=100))
     dense = invgp.invert(survey(dimensions, sites, inducing=sites))
     chosen = invgp.invert(survey(dimensions, sites))
     count = chosen.sizes["inducing"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -19,12 +20,28 @@ import numpy as np
 from invgp.core.backend import Array, array_namespace, backend_of, cholesky, to_numpy
 from invgp.core.field.field_gaussian import Gaussian, LowRankGaussian
 
-# Nats that the wider prior of the sampler costs in the ratio; without it, the ratio could grow without bound.
-WIDENING_COST = 1.0
-BURN_IN_SHARE = 0.25  # fraction of the steps that is discarded
-STEPS_PER_SAMPLE = 4.0  # steps of a chain that count as one independent sample
-# Each reduction about halves the interval of angles. After so many, only the rounding of the density is left.
-MOST_REDUCTIONS = 500
+
+@dataclass(frozen=True)
+class SliceOptions:
+    """Tuning of elliptical slice sampling.
+
+    Attributes
+    ----------
+    widening_cost : float, nats
+        Cost of the wider prior of the sampler in the ratio; without it, the ratio could grow without bound.
+    burn_in_share : float
+        Fraction of the steps that is discarded.
+    steps_per_sample : float
+        Steps of a chain that count as one independent sample.
+    most_reductions : int
+        Most reductions of the interval of angles. Each about halves it; after so many, only the rounding of the density
+        is left.
+    """
+
+    widening_cost: float = 1.0
+    burn_in_share: float = 0.25
+    steps_per_sample: float = 4.0
+    most_reductions: int = 500
 
 
 class Density(NamedTuple):
@@ -48,7 +65,12 @@ class Density(NamedTuple):
 
 
 def estimate_moments(
-    density: Density, near: LowRankGaussian, rng: np.random.Generator, chains: int, steps: int
+    density: Density,
+    near: LowRankGaussian,
+    rng: np.random.Generator,
+    chains: int,
+    steps: int,
+    options: SliceOptions = SliceOptions(),
 ) -> Gaussian:
     """Estimate mean and covariance of a density by slice sampling.
 
@@ -64,13 +86,15 @@ def estimate_moments(
         Random numbers.
     chains, steps : int
         Number of chains, and of steps of each.
+    options : SliceOptions
     """
     xp, backend = array_namespace(near.mean), backend_of(near.mean)
     size = near.mean.shape[0]
-    kept = run_slice_chains(density, near, rng, chains, steps)[round(BURN_IN_SHARE * steps) :]
+    kept = run_slice_chains(density, near, rng, chains, steps, options=options)
+    kept = kept[round(options.burn_in_share * steps) :]
     samples = kept.reshape(-1, size)
     mean, covariance = samples.mean(axis=0), np.cov(samples.T).reshape(size, size)
-    trust = 1.0 / (1.0 + size * STEPS_PER_SAMPLE / len(samples))
+    trust = 1.0 / (1.0 + size * options.steps_per_sample / len(samples))
     covariance = trust * covariance + (1.0 - trust) * np.eye(size)
     root = near.samples(backend.asarray(np.linalg.cholesky(covariance).T)) - near.mean
     covariance = xp.matrix_transpose(root) @ root
@@ -84,6 +108,7 @@ def run_slice_chains(
     chains: int,
     steps: int,
     start: np.ndarray | None = None,
+    options: SliceOptions = SliceOptions(),
 ) -> np.ndarray:
     """Run chains of elliptical slice sampling.
 
@@ -99,6 +124,7 @@ def run_slice_chains(
         Number of chains, and of steps of each.
     start : array, shape (chains, R), optional
         First points, in coordinates in which `near` is standard normal; drawn from `near` by default.
+    options : SliceOptions
 
     Returns
     -------
@@ -108,24 +134,24 @@ def run_slice_chains(
     density = density if isinstance(density, Density) else Density.from_function(density)
     backend = backend_of(near.mean)
     size = near.mean.shape[0]
-    ratio = _DensityRatio(density, near.mean, density.image(near.mean[None, :]), prior_width(size))
+    ratio = _DensityRatio(density, near.mean, density.image(near.mean[None, :]), prior_width(size, options))
     z = rng.standard_normal((chains, size)) if start is None else start
     here = ratio.point(near, backend.asarray(z))
     level = ratio.log_ratio(z, here)
     visited = []
     for _ in range(steps):
-        z, here, level = _move_chains(ratio, near, z, here, level, rng)
+        z, here, level = _move_chains(ratio, near, z, here, level, rng, options.most_reductions)
         visited.append(z)
     return np.stack(visited)
 
 
-def prior_width(size: int) -> float:
+def prior_width(size: int, options: SliceOptions = SliceOptions()) -> float:
     """Compute the standard deviation of the sampler's prior in units of the approximating Gaussian, for R variables.
 
     The ratio at a sample of N(0, (1 + e)^2 I) is 2 e^2 R nats lower than at a sample of N(0, I). If e did not decrease
     with the number of variables R, all steps would be very short.
     """
-    return 1.0 + math.sqrt(0.5 * WIDENING_COST / size)
+    return 1.0 + math.sqrt(0.5 * options.widening_cost / size)
 
 
 class _Point(NamedTuple):
@@ -183,6 +209,7 @@ def _move_chains(
     here: _Point,
     level: np.ndarray,
     rng: np.random.Generator,
+    most_reductions: int,
 ) -> tuple[np.ndarray, _Point, np.ndarray]:
     """Move every chain along an ellipse through z (S, R) to a point whose log ratio is above a random threshold."""
     backend = backend_of(near.mean)
@@ -193,7 +220,7 @@ def _move_chains(
     low, high = angle - 2.0 * np.pi, angle.copy()
     new_level, kept = level.copy(), angle.copy()
     active = np.arange(len(z))
-    for _ in range(MOST_REDUCTIONS):
+    for _ in range(most_reductions):
         cosine, sine = np.cos(angle[active]), np.sin(angle[active])
         rotated = cosine[:, None] * z[active] + sine[:, None] * other[active]
         rows = backend.namespace.asarray(active.astype(np.int32), device=backend.device)

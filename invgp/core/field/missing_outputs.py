@@ -146,7 +146,7 @@ def complete_blocks(
     normals = backend_of(outputs).asarray(np.random.default_rng(0).standard_normal(outputs.shape))
     parts = []
     for number, block in enumerate(blocks):
-        own = block.modes.default_hyperparameters if hyper is None else hyper[number]
+        own = block.modes.default_hyperparameters() if hyper is None else hyper[number]
         columns, at = index_array(block.data, outputs), block.project(w)
         parts.append(
             complete_outputs(

@@ -30,21 +30,52 @@ from invgp.core.backend import (
 )
 from invgp.core.field.field_gaussian import LowRankGaussian
 
-EVIDENCE_THRESHOLD = 0.1  # noise standard deviations: directions that vary by less do not enter the evidence
-CONSTANT_THRESHOLD = 1e-6  # noise standard deviations: directions that vary by less are constant
-NUGGET_MARGIN = 9.0  # log of the smallest ratio of nugget to machine precision
-FIRST_EVALUATIONS, LATER_EVALUATIONS = 150, 80  # of the evidence, in the first search and in later ones
-# Prior mean and standard deviation of each hyperparameter (wide), and the first step of the search.
-DECAY_PRIOR = (1.0, 1.0, 0.5)  # exponent of the decay with the variances of the modes
-SMOOTH_VARIANCE_PRIOR = (-3.0, 4.0, 1.5)  # log variance of the smooth part
-SMOOTH_LENGTH_PRIOR = (1.0, 1.0, 0.7)  # log length of the smooth part
-NUGGET_PRIOR = (-14.0, 8.0, 3.0)  # log variance of the nugget
-AMPLITUDE_PRIOR = (0.0, 2.0, 0.7)  # log amplitude of a latent relative to the first one
-SEARCH_STARTS = ((1.0, -2.0, 1.0, -10.0), (1.0, -8.0, 1.0, -18.0))  # a nonlinear and a nearly linear regression
-
 KernelParameters = NDArray[np.float64]
+Prior = tuple[float, float, float]  # mean, standard deviation and first step of the search
 # Derivatives (m, k) of a number with respect to expectation and variance of z -> its derivative (m, R) by w.
 ChainRule = Callable[[Array, Array], Array]
+
+
+@dataclass(frozen=True)
+class RegressionOptions:
+    """Tuning of the fit of the regression.
+
+    The prior of each hyperparameter is normal and wide: its mean, its standard deviation, and the first step of the
+    search.
+
+    Attributes
+    ----------
+    evidence_threshold : float, standard deviations of the noise
+        Directions of the outputs that vary by less do not enter the evidence.
+    constant_threshold : float, standard deviations of the noise
+        Directions that vary by less are constant.
+    nugget_margin : float
+        Logarithm of the smallest ratio of nugget to machine precision.
+    first_evaluations, later_evaluations : int
+        Evaluations of the evidence in the first search and in later ones.
+    decay_prior : tuple of float
+        Exponent of the decay with the variances of the modes.
+    smooth_variance_prior, smooth_length_prior : tuple of float
+        Logarithms of the variance and of the length of the smooth part.
+    nugget_prior : tuple of float
+        Logarithm of the variance of the nugget.
+    amplitude_prior : tuple of float
+        Logarithm of the amplitude of a latent relative to the first one.
+    search_starts : tuple of tuple of float
+        Starts of the first search: a nonlinear and a nearly linear regression.
+    """
+
+    evidence_threshold: float = 0.1
+    constant_threshold: float = 1e-6
+    nugget_margin: float = 9.0
+    first_evaluations: int = 150
+    later_evaluations: int = 80
+    decay_prior: Prior = (1.0, 1.0, 0.5)
+    smooth_variance_prior: Prior = (-3.0, 4.0, 1.5)
+    smooth_length_prior: Prior = (1.0, 1.0, 0.7)
+    nugget_prior: Prior = (-14.0, 8.0, 3.0)
+    amplitude_prior: Prior = (0.0, 2.0, 0.7)
+    search_starts: tuple[tuple[float, float, float, float], ...] = ((1.0, -2.0, 1.0, -10.0), (1.0, -8.0, 1.0, -18.0))
 
 
 @dataclass(frozen=True)
@@ -62,10 +93,9 @@ class Modes:
     variances: Array
     groups: tuple[int, ...]
 
-    @property
-    def default_hyperparameters(self) -> KernelParameters:
-        """Hyperparameters before the first fit."""
-        return np.asarray([*SEARCH_STARTS[0], *[AMPLITUDE_PRIOR[0]] * (len(self.groups) - 1)])
+    def default_hyperparameters(self, options: RegressionOptions = RegressionOptions()) -> KernelParameters:
+        """Return the hyperparameters before the first fit."""
+        return np.asarray([*options.search_starts[0], *[options.amplitude_prior[0]] * (len(self.groups) - 1)])
 
     def weights(self, hyper: KernelParameters) -> Array:
         """Compute the weights (R,) of the variables in the kernel, with sum 1."""
@@ -257,6 +287,7 @@ def fit_regression(
     hyper: KernelParameters | None = None,
     drawn: Array | None = None,
     scale: Array | None = None,
+    options: RegressionOptions = RegressionOptions(),
 ) -> Regression:
     """Fit the regression of the outputs on the variables.
 
@@ -274,6 +305,7 @@ def fit_regression(
         Outputs from which hyperparameters and variances are learnt; None for `outputs`.
     scale : Array, shape (D,), or None
         Scale of the outputs; None for 1.
+    options : RegressionOptions
     """
     xp = array_namespace(w, outputs)
     n = w.shape[0]
@@ -281,15 +313,15 @@ def fit_regression(
     outputs = outputs * scale
     centre = xp.mean(outputs, axis=0)
     left, spreads, directions = xp.linalg.svd(outputs - centre, full_matrices=False)
-    kept = max(int(np.count_nonzero(to_numpy(spreads) > CONSTANT_THRESHOLD * n**0.5)), 1)
-    informative = max(int(np.count_nonzero(to_numpy(spreads) > EVIDENCE_THRESHOLD * n**0.5)), 1)
+    kept = max(int(np.count_nonzero(to_numpy(spreads) > options.constant_threshold * n**0.5)), 1)
+    informative = max(int(np.count_nonzero(to_numpy(spreads) > options.evidence_threshold * n**0.5)), 1)
     directions = directions[:kept, :]
     z = left[:, :kept] * spreads[:kept]
     training = z if drawn is None else (drawn * scale - centre) @ xp.matrix_transpose(directions)
     if float(spreads[0]) > 0.0:
-        hyper = _fit_hyperparameters(modes, w, training[:, :informative], hyper)
+        hyper = _fit_hyperparameters(modes, w, training[:, :informative], hyper, options)
     elif hyper is None:  # constant outputs contain no information
-        hyper = modes.default_hyperparameters
+        hyper = modes.default_hyperparameters(options)
     factor = cholesky(run_covariance(modes, hyper, w))
     variances = sum_of_squares(solve_triangular(factor, training)) / n
     coefficients = solve_triangular(factor, solve_triangular(factor, z), transposed=True)
@@ -313,21 +345,23 @@ def cross_covariance(modes: Modes, hyper: KernelParameters, points: Array, w: Ar
     return regression_kernel(hyper, inner_products, xp.square(points) @ weights, xp.square(w) @ weights)
 
 
-def _fit_hyperparameters(modes: Modes, w: Array, z: Array, start: KernelParameters | None) -> KernelParameters:
+def _fit_hyperparameters(
+    modes: Modes, w: Array, z: Array, start: KernelParameters | None, options: RegressionOptions
+) -> KernelParameters:
     """Maximise the posterior density of the hyperparameters; the variance of each output is profiled out."""
     xp = array_namespace(w, z)
     n, outputs = z.shape
     priors = np.asarray(
         [
-            DECAY_PRIOR,
-            SMOOTH_VARIANCE_PRIOR,
-            SMOOTH_LENGTH_PRIOR,
-            NUGGET_PRIOR,
-            *[AMPLITUDE_PRIOR] * (len(modes.groups) - 1),
+            options.decay_prior,
+            options.smooth_variance_prior,
+            options.smooth_length_prior,
+            options.nugget_prior,
+            *[options.amplitude_prior] * (len(modes.groups) - 1),
         ]
     )
 
-    smallest_nugget = float(np.log(xp.finfo(w.dtype).eps)) + NUGGET_MARGIN
+    smallest_nugget = float(np.log(xp.finfo(w.dtype).eps)) + options.nugget_margin
 
     def cost(hyper: KernelParameters) -> float:
         penalty = float(np.sum(np.square((hyper - priors[:, 0]) / priors[:, 1])))
@@ -341,13 +375,13 @@ def _fit_hyperparameters(modes: Modes, w: Array, z: Array, start: KernelParamete
         fitted = 0.5 * n * xp.sum(xp.log(xp.sum(xp.square(half), axis=0))) / outputs
         return float(xp.sum(xp.log(xp.linalg.diagonal(factor))) + fitted) + 0.5 * penalty
 
-    extra = [AMPLITUDE_PRIOR[0]] * (len(modes.groups) - 1)
+    extra = [options.amplitude_prior[0]] * (len(modes.groups) - 1)
     starts = (
-        [np.asarray([*s[:3], max(s[3], smallest_nugget + 1.0), *extra]) for s in SEARCH_STARTS]
+        [np.asarray([*s[:3], max(s[3], smallest_nugget + 1.0), *extra]) for s in options.search_starts]
         if start is None
         else [start]
     )
-    evaluations = FIRST_EVALUATIONS if start is None else LATER_EVALUATIONS
+    evaluations = options.first_evaluations if start is None else options.later_evaluations
     found = [
         minimize(
             cost,
