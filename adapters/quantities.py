@@ -100,10 +100,12 @@ def check_batch(inputs: tuple[Quantity, ...], values: Floats, context: RunContex
         The values have another shape, or the labels are not B different ones.
     """
     values = np.asarray(values, dtype=np.float64)
-    columns = size_of(inputs)
-    if values.ndim != 2 or values.shape[1] != columns:
-        names = ", ".join(column_name(*column) for column in columns_of(inputs))
-        raise ValueError(f"values must have shape (B, {columns}), one column for each of {names}; got {values.shape}")
+    columns = columns_of(inputs)
+    if values.ndim != 2 or values.shape[1] != len(columns):
+        names = ", ".join(column_name(*column) for column in columns)
+        raise ValueError(
+            f"values must have shape (B, {len(columns)}), one column for each of {names}; got {values.shape}"
+        )
     if len(context.labels) != len(values):
         raise ValueError(f"context.labels must name {len(values)} runs, but names {len(context.labels)}")
     if len(set(context.labels)) < len(values):

@@ -19,7 +19,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from multiprocessing.util import Finalize
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,6 +26,7 @@ from typing import Self
 import psutil
 
 from . import supervisor_process
+from .idle_processes import IdleProcesses
 from .protocol import RUN_DIRECTORY_VARIABLE
 from .supervisor_process import ANSWER, ENDED, LENGTH, NOT_ENDED, PATIENCE, STARTED, kill_programs
 
@@ -35,8 +35,6 @@ SUBREAPER = sys.platform == "linux"
 
 _POLL = 0.1  # s, between two checks that the program has not stopped its supervisor
 _log = logging.getLogger(__name__)
-_idle: list[_Supervisor] = []
-_owner = 0
 
 
 class Program:
@@ -76,7 +74,7 @@ class Program:
         self._mark = os.fsdecode(environment[RUN_DIRECTORY_VARIABLE.encode()])
         self._argv = argv
         self._status: int | None = None
-        self._supervisor = _take_idle()
+        self._supervisor = _supervisors.take()
         try:
             files = (directory, stdout, stderr) if stdin is None else (directory, stdout, stderr, stdin)
             self._supervisor.send_request((list(argv), dict(environment), self._mark), files)
@@ -95,7 +93,7 @@ class Program:
     def _check_started(self, answer: tuple[int, int] | None) -> None:
         if answer is not None and answer[0] > STARTED:
             self._status = 0
-            _idle.append(self._supervisor)
+            _supervisors.idle.append(self._supervisor)
             raise OSError(answer[0], os.strerror(answer[0]), self._argv[0])
 
     def __enter__(self) -> Self:
@@ -119,7 +117,7 @@ class Program:
             except EOFError:
                 _log.warning("the process that supervised the run in %s was killed", self._mark)
                 self._end_without_supervisor()
-                self._supervisor.shut_down()
+                self._supervisor.end()
                 return True
             if answer is None:
                 self._supervisor.wake()
@@ -129,10 +127,10 @@ class Program:
                 return False
             self._status = answer[1]
             if answer[0] == ENDED:
-                _idle.append(self._supervisor)
+                _supervisors.idle.append(self._supervisor)
             else:
                 self._warn([])
-                self._supervisor.shut_down()
+                self._supervisor.end()
         return True
 
     def end(self) -> None:
@@ -151,7 +149,7 @@ class Program:
             if answer is None or answer[0] == NOT_ENDED:
                 self._warn([])
         finally:
-            self._supervisor.shut_down()
+            self._supervisor.end()
 
     def _end_without_supervisor(self) -> None:
         self._status = signal.SIGKILL
@@ -226,7 +224,7 @@ class _Supervisor:
         """Continue it, in case the program has stopped it."""
         self._process.send_signal(signal.SIGCONT)
 
-    def shut_down(self) -> None:
+    def end(self) -> None:
         """Close it and wait for its end; kill it if that takes too long."""
         self.close()
         self._socket.close()
@@ -237,23 +235,4 @@ class _Supervisor:
             self._process.wait()
 
 
-def _take_idle() -> _Supervisor:
-    """Return an idle supervisor, or a new one."""
-    global _owner  # noqa: PLW0603 - one per process: a forked copy needs its own
-    if _owner != os.getpid():
-        _owner = os.getpid()
-        _idle.clear()
-        # `multiprocessing` calls its finalizers in its workers, too. Persistent programs have been ended before.
-        Finalize(None, _shut_down_all, exitpriority=0)
-    while _idle:
-        with suppress(IndexError):  # another thread may have taken it
-            supervisor = _idle.pop()
-            if supervisor.is_alive():
-                return supervisor
-            supervisor.shut_down()
-    return _Supervisor()
-
-
-def _shut_down_all() -> None:
-    for supervisor in _idle if _owner == os.getpid() else ():
-        supervisor.shut_down()
+_supervisors = IdleProcesses(_Supervisor)

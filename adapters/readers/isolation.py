@@ -15,12 +15,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from multiprocessing.util import Finalize
 from typing import Any
 
 import numpy as np
 
+from ..idle_processes import IdleProcesses
 from ..protocol import Floats
 
 _SECONDS_TO_START = 60.0
@@ -35,9 +34,6 @@ sys.path[:] = sys.argv[1:]
 from invgp.adapters.readers.isolation import serve
 serve()
 """
-
-_idle: list[_Helper] = []
-_owner = 0
 
 
 def read_isolated(function: Callable[..., Floats], *arguments: Any, seconds: float) -> Floats:
@@ -64,7 +60,7 @@ def read_isolated(function: Callable[..., Floats], *arguments: Any, seconds: flo
     OSError
         The function raised an `OSError`, or the helper cannot be started.
     """
-    helper = _take_idle()
+    helper = _helpers.take()
     try:
         kind, content = helper.call(pickle.dumps((function, arguments)), seconds)
     except TimeoutError:
@@ -76,7 +72,7 @@ def read_isolated(function: Callable[..., Floats], *arguments: Any, seconds: flo
     except BaseException:
         helper.end()
         raise
-    _idle.append(helper)
+    _helpers.idle.append(helper)
     if kind == _NUMBERS:
         return np.frombuffer(content, "<f8").astype(np.float64)
     sentence = content.decode(errors="replace")
@@ -141,26 +137,7 @@ class _Helper:
         return content
 
 
-def _take_idle() -> _Helper:
-    """Return an idle helper, or a new one."""
-    global _owner  # noqa: PLW0603 - one per process: a forked copy needs its own
-    if _owner != os.getpid():
-        _owner = os.getpid()
-        _idle.clear()
-        # `multiprocessing` calls its finalizers in its workers, too.
-        Finalize(None, _end_all, exitpriority=0)
-    while _idle:
-        with suppress(IndexError):  # another thread may have taken it
-            helper = _idle.pop()
-            if helper.is_alive():
-                return helper
-            helper.end()
-    return _Helper()
-
-
-def _end_all() -> None:
-    for helper in _idle if _owner == os.getpid() else ():
-        helper.end()
+_helpers = IdleProcesses(_Helper)
 
 
 def serve() -> None:

@@ -32,7 +32,7 @@ from invgp.inference.site_model import SiteModel, prepare_site_model, uses_emula
 from invgp.latent_model.learnt_parameters import with_learned_hyperparameters
 from invgp.latent_model.noise_density import noise_log_density
 from invgp.links import Link
-from invgp.posterior.run_variables import read_runs
+from invgp.posterior.data_variables import read_runs
 from invgp.problem import Floats, Part, Problem
 from invgp.problem.sources import Integers
 

@@ -27,7 +27,7 @@ from invgp.inference.prior_conflict import stop_at_prior_conflict
 from invgp.inference.runner import Runner
 from invgp.inference.search_state import UNFINISHED, SearchResult, SearchState, Step
 from invgp.inference.site_evaluation import draw_for_runs, emulator_evaluator, optimise, site_errors
-from invgp.inference.site_model import SiteModel
+from invgp.inference.site_model import SiteModel, StreamPurpose
 from invgp.latent_model.learnt_parameters import with_learned_hyperparameters
 from invgp.problem import Floats, Problem
 
@@ -141,7 +141,7 @@ def measure_solver_noise(
     if state.emulator is None or state.solver_noise is not None:
         return state
     mean, factor = to_numpy(posterior.marginals.mean), to_numpy(posterior.factor)
-    rng, noise = np.random.default_rng([model.seed, 3]), np.zeros(model.problem.noise_std.shape[1])
+    rng, noise = model.new_stream(StreamPurpose.SOLVER_NOISE), np.zeros(model.problem.noise_std.shape[1])
     for part in simulated_parts(model.problem):
         latents, numbers = place_lines(mean[part.sites], factor[part.sites], rng)
         if not runner.simulator.can_afford(latents.shape[0] * len(numbers)):

@@ -33,7 +33,7 @@ from invgp.inference.restart import restart_around, restart_where_unexplained
 from invgp.inference.runner import Runner
 from invgp.inference.search_state import SearchState
 from invgp.inference.site_evaluation import evaluator, optimise
-from invgp.inference.site_model import SiteModel, fewest_runs, simulator_stages, start_of, uses_emulator
+from invgp.inference.site_model import SiteModel, StreamPurpose, fewest_runs, simulator_stages, start_of, uses_emulator
 from invgp.latent_model.learnt_parameters import with_learned_hyperparameters
 
 Search = Callable[[SiteModel, Runner, SearchState], SearchState]
@@ -189,7 +189,7 @@ def check_whole_posterior(model: SiteModel, state: SearchState) -> SearchState:
         return state
     problem = with_learned_hyperparameters(model.with_emulator_error(emulator), gaussian)
     posterior = EmulatedPosterior(problem, emulator, model.all_sites, gaussian.prior, model.backend)
-    check = check_gaussian(posterior, gaussian, np.random.default_rng([model.seed, 2]), SamplingOptions())
+    check = check_gaussian(posterior, gaussian, model.new_stream(StreamPurpose.GAUSSIAN_CHECK), SamplingOptions())
     if check.holds:
         return state
     return state.with_note(

@@ -42,7 +42,7 @@ from invgp.inference.runner import Runner
 from invgp.inference.search_options import RoundOptions
 from invgp.inference.search_state import NOT_ACCURATE, SampledTarget, SearchResult, SearchState
 from invgp.inference.simulated_draws import outputs_at_draws, sample_with_simulator
-from invgp.inference.site_model import SiteModel, uses_emulator
+from invgp.inference.site_model import SiteModel, StreamPurpose, uses_emulator
 from invgp.latent_model.learnt_parameters import LearntParameters
 from invgp.posterior import Samples
 from invgp.problem import Floats, Problem
@@ -60,8 +60,8 @@ def search_sampled(model: SiteModel, runner: Runner, state: SearchState) -> Sear
 
 def sampled_search(model: SiteModel) -> SampledSearch:
     """Return the search with the random streams of a model."""
-    sampling, design, modes = np.random.default_rng([model.seed, 1]).spawn(3)
-    return SampledSearch(sampling, design, modes, np.random.default_rng([model.seed, 3]))
+    sampling, design, modes = model.new_stream(StreamPurpose.SAMPLING).spawn(3)
+    return SampledSearch(sampling, design, modes, model.new_stream(StreamPurpose.AVERAGING))
 
 
 @dataclass(frozen=True)

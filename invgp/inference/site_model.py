@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +68,15 @@ class Streams:
         return Streams(*np.random.default_rng(seed).spawn(7))
 
 
+class StreamPurpose(IntEnum):
+    """Purposes of the random streams that begin anew where they are used; see `SiteModel.new_stream`."""
+
+    SAMPLING = 1
+    GAUSSIAN_CHECK = 2
+    SOLVER_NOISE = 3
+    AVERAGING = 4
+
+
 @dataclass(frozen=True)
 class SiteModel:
     """A problem whose simulator works site by site, with its prior and its random streams.
@@ -99,6 +109,10 @@ class SiteModel:
     neighbour_counts: Floats
     emulator_stages: list[Stage]
     options: SearchOptions = DEFAULTS
+
+    def new_stream(self, purpose: StreamPurpose) -> np.random.Generator:
+        """Return the random stream of a purpose, from its beginning."""
+        return np.random.default_rng([self.seed, purpose])
 
     @property
     def all_sites(self) -> NDArray[np.intp]:

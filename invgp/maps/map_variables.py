@@ -15,7 +15,7 @@ from invgp.files.meshes import cell_attributes
 from invgp.maps.grids import MapGrid, read_axis_letters
 from invgp.maps.map_quantities import DerivedQuantity, MapQuantity
 from invgp.netcdf import BlockVariable
-from invgp.posterior.data_arrays import label_array
+from invgp.posterior.coordinates import label_array
 from invgp.posterior.latent_names import scalar_names
 from invgp.problem import Floats
 

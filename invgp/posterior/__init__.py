@@ -1,7 +1,6 @@
 """The posterior as one xarray dataset, with names, units and provenance."""
 
 from invgp.posterior.dataset import to_dataset
-from invgp.posterior.run_variables import StoredRuns
-from invgp.posterior.solution import Diagnostics, EmulatorReport, HyperparameterDraws, Samples, Solution
+from invgp.posterior.solution import Diagnostics, EmulatorReport, HyperparameterDraws, Samples, Solution, StoredRuns
 
 __all__ = ["Diagnostics", "EmulatorReport", "HyperparameterDraws", "Samples", "Solution", "StoredRuns", "to_dataset"]

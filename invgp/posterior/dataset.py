@@ -12,14 +12,20 @@ from pyproj import CRS
 
 from invgp.files.meshes import add_mesh
 from invgp.posterior.attributes import dataset_attributes
-from invgp.posterior.coordinates import coordinate_order, dataset_coordinates, latent_coordinates, source_variables
-from invgp.posterior.data_arrays import make_array
+from invgp.posterior.coordinates import (
+    coordinate_order,
+    dataset_coordinates,
+    latent_coordinates,
+    make_array,
+    source_variables,
+)
 from invgp.posterior.data_variables import (
     data_variables,
     diagnostic_variables,
     direct_variables,
     discrepancy_variables,
     predictions_by_mode,
+    run_variables,
 )
 from invgp.posterior.gaussian_processes import mixing_variable, prior_map_variables
 from invgp.posterior.latent_variables import (
@@ -32,7 +38,6 @@ from invgp.posterior.latent_variables import (
     sampling_variables,
     whitened_draws,
 )
-from invgp.posterior.run_variables import run_variables
 from invgp.posterior.solution import Solution
 from invgp.problem import Problem
 from invgp.units import conversion

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from invgp.bounded_links import link_attributes
-from invgp.posterior.data_arrays import label_array, make_array
+from invgp.posterior.coordinates import label_array, make_array
 from invgp.posterior.gaussian_processes import ProcessPosterior, kernel_attributes
 from invgp.posterior.solution import Samples, Solution
 from invgp.problem import Floats, Latent, Problem

@@ -4,13 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from invgp.posterior.gaussian_processes import ProcessPosterior
-from invgp.posterior.run_variables import StoredRuns
 from invgp.problem import Floats
+
+
+class StoredRuns(NamedTuple):
+    """Runs of the simulators of a site model, oldest first.
+
+    Attributes
+    ----------
+    sites : array of int, shape (R,)
+        Number of the site of each run, from 0.
+    latents : array, shape (R, Q), on the scale of the Gaussian processes
+    outputs : array, shape (R, P), in the units of the observations
+        NaN where the run failed or has no such output.
+    stage : array of int, shape (R,)
+        Step of the inversion; -1 for runs of earlier inversions.
+    """
+
+    sites: NDArray[np.intp]
+    latents: Floats
+    outputs: Floats
+    stage: NDArray[np.intp]
 
 
 @dataclass(frozen=True)

@@ -360,14 +360,13 @@ def test_that_daemons_are_found_by_their_environment_where_there_is_no_subreaper
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "SUBREAPER", False)
-    monkeypatch.setattr(supervisor, "_idle", [])
+    monkeypatch.setattr(supervisor._supervisors, "idle", [])
     assert run(make("executable", "daemon()"), tmp_path).ok.all()
     got = run(make("executable", "daemon()\nos.fork()\ntime.sleep(60)", timeout=0.5), tmp_path)
     assert got.status == (Status.TIMEOUT,)
     assert len((tmp_path / "pids").read_text().split()) == 2
     assert alive(tmp_path / "pids") == []
-    for made in supervisor._idle:
-        made.shut_down()
+    supervisor._supervisors.end_all()
 
 
 def test_that_a_program_that_kills_its_supervisor_fails_alone(make: Make, tmp_path: Path) -> None:

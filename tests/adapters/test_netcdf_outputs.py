@@ -22,7 +22,7 @@ def test_that_numbers_come_back_exactly_and_that_a_helper_serves_again() -> None
     numbers = np.asarray([0.1, -1e308, np.nan, np.inf])
     for _ in range(2):
         np.testing.assert_array_equal(read_isolated(print_and_add, numbers, 0.0, seconds=60.0), numbers)
-    assert len(isolation._idle) == 1
+    assert len(isolation._helpers.idle) == 1
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_that_errors_come_back() -> None:
 
 def test_that_a_helper_that_was_killed_is_replaced() -> None:
     read_isolated(print_and_add, np.ones(1), 1.0, seconds=60.0)
-    isolation._idle[-1]._process.kill()
-    isolation._idle[-1]._process.wait()
+    isolation._helpers.idle[-1]._process.kill()
+    isolation._helpers.idle[-1]._process.wait()
     assert read_isolated(print_and_add, np.ones(1), 1.0, seconds=60.0).tolist() == [2.0]
 
 
