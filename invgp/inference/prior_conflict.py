@@ -66,6 +66,8 @@ def find_prior_conflicts(
             continue
         columns = problem.observation_slices[observation.name]
         y, noise = problem.survey.Y[sites, columns], problem.noise_std[sites, columns]
+        if observation.name in problem.noise.discrepancy:  # in site models it is a part of the outputs
+            noise = np.hypot(noise, problem.noise.discrepancy[observation.name].std)
         g = np.where(np.isfinite(y), outputs[:, columns], np.nan)  # outputs without data say nothing about the spread
         if (
             _median_distance(y, g, noise, options) > limit

@@ -1,12 +1,14 @@
 """Discrepancy fields: what a simulator cannot explain, against closed forms and over many surveys."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from benchmarks.discrepancy import WARNING, draw_line, line_problem, measure
 
 import invgp
 from helpers.linear_priors import assert_same_posterior, condition, matern52
-from invgp.errors import ConfigError
+from invgp.errors import ConfigError, PriorConflictError
 
 X = np.linspace(0.0, 1000.0, 14)
 KERNEL = {"kind": "matern 5/2", "length_scale": 300.0}
@@ -172,6 +174,49 @@ def test_that_a_linear_field_model_has_the_closed_form():
     assert_same_posterior(posterior, "data_discrepancy", mean[n:], std[n:], tolerance=0.15)
     fitted = rows @ mean
     np.testing.assert_allclose(posterior["data_predicted"].values, fitted, atol=0.15 * std[n:].max())
+
+
+def test_that_a_large_discrepancy_is_no_conflict_with_the_prior():
+    """Data that a field model with a narrow prior cannot reach, but its discrepancy can."""
+    sites = np.arange(0.0, 41.0)[1:-1:2] * 25.0
+    problem = invgp.define(
+        {"x": sites, "data": 5.0 + np.sin(sites / 300.0)},
+        coordinates={"x": "m"},
+        observations={"data": "1"},
+        grid={"x": {"unit": "m", "start": 0, "stop": 1000, "step": 25}},
+        latents={"depth": {"unit": "m", "mean": 1, "std": 0.1, "kernel": KERNEL}},
+        forward=averages,
+        noise={"std": {"data": NOISE}, "discrepancy": {"data": {"std": 3.0, "kernel": OF_DISCREPANCY}}},
+    )
+    posterior = invgp.invert(problem, seed=1)
+    np.testing.assert_allclose(posterior["data_discrepancy"].values, 4.0 + np.sin(sites / 300.0), atol=0.5)
+    with pytest.raises(PriorConflictError):
+        invgp.invert(replace(problem, noise=replace(problem.noise, discrepancy={})), seed=1)
+
+
+@pytest.mark.parametrize("kind", ["student-t", "laplace"])
+def test_that_noise_with_heavy_tails_can_have_a_discrepancy(kind):
+    noise = {"kind": kind, "std": {"data": NOISE}}
+    table = {"std": 0.5, "kernel": OF_DISCREPANCY}
+    y = 1.0 + np.sin(X / 280.0) + 0.4 * np.cos(X / 100.0)
+    y[6] += 3.0  # an outlier, which must go into neither
+    found = [
+        invgp.invert(
+            invgp.define(
+                {"x": X, "data": y},
+                coordinates={"x": "m"},
+                observations={"data": "1"},
+                latents={"depth": {"unit": "m", "mean": 1, "std": 1, "kernel": {"length_scale": 600.0}}},
+                forward=lambda depth: depth,
+                noise=noise | ({"discrepancy": {"data": table}} if on else {}),
+                inference={"posterior": "coupled gaussian"},
+            ),
+            seed=1,
+        )
+        for on in (False, True)
+    ]
+    assert abs(float(found[1]["data_residual"][6])) > 2.0
+    assert (found[1]["depth_std"].values > 1.5 * found[0]["depth_std"].values).all()
 
 
 def test_that_a_source_takes_its_discrepancy_with_it():

@@ -2,7 +2,7 @@
 
 References
 ----------
-Gibbs (1997), PhD thesis, Cambridge; Paciorek and Schervish (2006), Environmetrics 17, Equation (6).
+Paciorek and Schervish (2006).
 """
 
 from __future__ import annotations
