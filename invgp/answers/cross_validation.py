@@ -43,7 +43,7 @@ class HeldOut(NamedTuple):
     log_likelihood : array, shape (R, B)
         Log likelihood of the data of each site.
     k_hat : float
-        Pareto k of the weights; NaN if the posterior was computed anew.
+        Pareto k of the weights; NaN if the posterior was computed again.
     """
 
     outputs: Floats
@@ -198,10 +198,10 @@ def _to_dataset(
         sites[0], dims=("site",), attrs={"long_name": "log predictive density of the data of the site", **one}
     )
     variables["held_out_k_hat"] = xr.DataArray(
-        sites[1], dims=("site",), attrs={"long_name": "Pareto k of the weights; NaN if computed anew", **one}
+        sites[1], dims=("site",), attrs={"long_name": "Pareto k of the weights; NaN if computed again", **one}
     )
     variables["held_out_refitted"] = xr.DataArray(
-        refitted, dims=("site",), attrs={"long_name": "1 where the posterior was computed anew on the emulator", **one}
+        refitted, dims=("site",), attrs={"long_name": "1 where the posterior was computed again on the emulator", **one}
     )
     variables["held_out_group"] = xr.DataArray(
         (groups + 1).astype(np.int32), dims=("site",), attrs={"long_name": "group that was left out; 0 for none", **one}

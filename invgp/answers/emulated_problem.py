@@ -199,8 +199,8 @@ def transfer_runs(runs: Runs, old: Problem, new: Problem) -> Runs:
     """Return the runs of one problem for another with the same simulators.
 
     The sources are matched by name, and their sites by the columns that the simulator takes. Runs of sources and sites
-    that the other problem does not have are left out; if the simulator takes no column, all sites are alike. Runs with
-    values that the other problem excludes by its bounds are left out, too.
+    that the other problem does not have are left out; if the simulator takes no column, all sites are equivalent. Runs
+    with values that the other problem excludes by its bounds are left out, too.
     """
     by_name = {part.name: part for part in simulated_parts(old)}
     found = []

@@ -2,7 +2,7 @@
 
 Draws of the first posterior are moved by the affine map from its Gaussian approximation to that of the revised problem,
 and weighted by the ratio of the posterior densities. They keep the shape of a curved posterior. If the weights are not
-reliable, the revised posterior is sampled anew on the emulator.
+reliable, the revised posterior is sampled again on the emulator.
 """
 
 from __future__ import annotations

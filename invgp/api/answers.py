@@ -287,7 +287,7 @@ def crossvalidate(
         For each observation, here time: ``time_held_out_mean`` and ``_std`` of the prediction,
         ``time_held_out_probability`` that it is below the datum (PIT), ``time_held_out_residual``, the same as a
         standard normal score, and ``time_held_out_crps``; by site, ``held_out_log_score``, the Pareto k of the weights,
-        and whether the posterior was computed anew. The attributes contain the total log score and the coverage.
+        and whether the posterior was computed again. The attributes contain the total log score and the coverage.
 
     Raises
     ------

@@ -77,8 +77,8 @@ def command(
     print_line(
         f"Log score {attributes['invgp_log_score']:.2f}; "
         + ", ".join(f"{share:.0%} inside the {level}% intervals" for level, share in coverage.items())
-        + f"; {attributes['invgp_groups']} groups left out, {attributes['invgp_groups_refitted']} computed anew on the "
-        "emulator, no runs."
+        + f"; {attributes['invgp_groups']} groups left out, {attributes['invgp_groups_refitted']} computed again on "
+        "the emulator, no runs."
     )
     for path in (output, plot):
         print_line(path)

@@ -50,7 +50,7 @@ def command(
     (umbridge). The project runs without changes. With --from-data, the command writes a
     configuration for your survey file and a template of a Python function that you complete. With --from-pest, it
     writes a configuration that runs your PEST case: parameters with their priors, observations with their noise, and
-    what became of every other feature of the control file.
+    a list that states how every other feature of the control file is used.
     """
     if data is not None and control is not None:
         ctx.fail("--from-data: must be left out with --from-pest")
@@ -81,7 +81,7 @@ def command(
 
 
 def create_from_pest(control: Path, directory: Path, coordinates: Path | None) -> None:
-    """Write a project for a PEST case, and print what became of each feature of its control file."""
+    """Write a project for a PEST case, and print how each feature of its control file is used."""
     from invgp.scaffolds.pest_case import project_from_pest  # noqa: PLC0415
 
     project = project_from_pest(control, directory, coordinates)

@@ -215,7 +215,7 @@ def neighbour_score(X: Floats, residuals: Floats) -> float:
 
 
 def _bias_sentences(problem: Problem, predicted: Floats) -> list[str]:
-    """Describe observations whose residuals are alike at neighbouring sites, unlike independent noise."""
+    """Describe observations whose residuals are similar at neighbouring sites, unlike independent noise."""
     if problem.noise.correlates_sites:
         return []
     residuals, sentences = (problem.survey.Y - predicted) / problem.noise_std, []
@@ -225,9 +225,9 @@ def _bias_sentences(problem: Problem, predicted: Floats) -> list[str]:
             known = np.isfinite(column)
             if known.sum() >= FEWEST_DATA and neighbour_score(problem.survey.X[known], column[known]) > BIASED:
                 sentences.append(
-                    f"The residuals of {f'{observation.name} {label}'.strip()} are alike at neighbouring sites, which "
-                    "independent noise does not explain: the simulator may be biased, a length-scale too long, or the "
-                    "noise correlated. The error bars are then too narrow; noise.discrepancy accounts for a bias."
+                    f"The residuals of {f'{observation.name} {label}'.strip()} are similar at neighbouring sites, "
+                    "which independent noise does not explain: the simulator may be biased, a length-scale too long, or "
+                    "the noise correlated. The error bars are then too narrow; noise.discrepancy accounts for a bias."
                 )
     return sentences
 

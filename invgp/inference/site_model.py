@@ -69,7 +69,7 @@ class Streams:
 
 
 class StreamPurpose(IntEnum):
-    """Purposes of the random streams that begin anew where they are used; see `SiteModel.new_stream`."""
+    """Purposes of the random streams that start from their beginning at each use; see `SiteModel.new_stream`."""
 
     SAMPLING = 1
     GAUSSIAN_CHECK = 2

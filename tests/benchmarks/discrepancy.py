@@ -24,7 +24,7 @@ NOISE = {"near": 0.006, "far": 0.002}  # s
 SPACING = 100.0  # m
 DELAY = 0.01  # s, standard deviation of the delay
 LENGTH = 250.0  # m; the Matérn kernel with this length-scale is nearest to the correlation function of the delays
-WARNING = "alike at neighbouring sites"
+WARNING = "similar at neighbouring sites"
 DOUBTS = (WARNING, "fitted worse than its noise allows", "does not explain the data")
 
 
