@@ -38,24 +38,68 @@ class SiteTerms(NamedTuple):
 
 
 def features_needed(latents: int, samples: int) -> int:
-    """Return the number of regression features that `score` uses for this many latents and samples."""
+    """Return the number of regression features that `score` uses for this many latents and samples.
+
+    Parameters
+    ----------
+    latents : int
+        Number of latents, Q.
+    samples : int
+        Number of samples per site, S.
+
+    Returns
+    -------
+    int
+    """
     highest = degree(latents, samples)
     return math.comb(latents + highest, highest) if highest else 2 * latents + 1
 
 
 def degree(latents: int, samples: int) -> int:
-    """Return the highest degree whose polynomials are all used; 0 if cross terms are not used."""
+    """Return the highest degree whose polynomials are all used; 0 if cross terms are not used.
+
+    Parameters
+    ----------
+    latents : int
+        Number of latents, Q.
+    samples : int
+        Number of samples per site, S.
+
+    Returns
+    -------
+    int
+    """
     enough = {4: 6, 3: 6, 2: 2}  # degree: fewest samples per polynomial
     return next((d for d, each in enough.items() if samples >= each * math.comb(latents + d, d)), 0)
 
 
 def fewest_unbiased_samples(latents: int) -> int:
-    """Return the fewest samples per site for unbiased estimates from independent points."""
+    """Return the fewest samples per site for unbiased estimates from independent points.
+
+    Parameters
+    ----------
+    latents : int
+        Number of latents, Q.
+
+    Returns
+    -------
+    int
+    """
     return 2 * math.comb(latents + 2, 2)
 
 
 def fewest_samples(latents: int) -> int:
-    """Return the fewest samples per site for which the regression of `score` is well posed."""
+    """Return the fewest samples per site for which the regression of `score` is well posed.
+
+    Parameters
+    ----------
+    latents : int
+        Number of latents, Q.
+
+    Returns
+    -------
+    int
+    """
     return 2 * (2 * latents + 1)
 
 
@@ -64,13 +108,32 @@ def default_samples(latents: int) -> int:
 
     The number grows with the latents, so that the regression of `score` contains all polynomials of degree four for up
     to four latents, and of degree two for many: a fit to fewer samples adapts the posterior to them.
+
+    Parameters
+    ----------
+    latents : int
+        Number of latents, Q.
+
+    Returns
+    -------
+    int
     """
     wanted = min(6 * math.comb(latents + 4, 4), max(512, 4 * math.comb(latents + 2, 2)))
     return max(128, _next_power_of_two(wanted))
 
 
 def default_batch_samples(latents: int) -> int:
-    """Return the samples per site with which mini-batches are fitted; their points are new in each batch."""
+    """Return the samples per site with which mini-batches are fitted; their points are new in each batch.
+
+    Parameters
+    ----------
+    latents : int
+        Number of latents, Q.
+
+    Returns
+    -------
+    int
+    """
     wanted = _next_power_of_two(2 * math.comb(latents + 2, 2))
     return max(64, min(256, wanted), fewest_samples(latents))
 
@@ -117,7 +180,21 @@ def score(points: Points, scale: Array, log_density: Array, valid: Array | None 
 
 
 def quadratic_fit(points: Points, log_density: Array, valid: Array | None = None) -> Quadratic:
-    """Fit a quadratic function of the normals of each site to the log densities; parameters as in `score`."""
+    """Fit a quadratic function of the normals of each site to the log densities; parameters as in `score`.
+
+    Parameters
+    ----------
+    points : Points
+        Standard normal points of the samples.
+    log_density : array, shape (S, N), in nats
+        Log density of each sample.
+    valid : array of bool, shape (S, N), optional
+        Which samples are used; by default all.
+
+    Returns
+    -------
+    Quadratic
+    """
     xp = array_namespace(log_density)
     fit = build_quadratic(_coefficients(points, log_density[..., None], valid)[:, 0, :], points.base.shape[1])
     if not _degree(points):
@@ -127,7 +204,21 @@ def quadratic_fit(points: Points, log_density: Array, valid: Array | None = None
 
 
 def expectation(points: Points, values: Array, valid: Array | None = None) -> Array:
-    """Estimate expectations (N, T) of values (S, N, T) at the samples, with the control variates of `score`."""
+    """Estimate expectations (N, T) of values (S, N, T) at the samples, with the control variates of `score`.
+
+    Parameters
+    ----------
+    points : Points
+        Standard normal points of the samples.
+    values : array, shape (S, N, T)
+        Values at the samples.
+    valid : array of bool, shape (S, N), optional
+        Which samples are used; by default all.
+
+    Returns
+    -------
+    array, shape (N, T)
+    """
     return _coefficients(points, values, valid)[..., 0]
 
 

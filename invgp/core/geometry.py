@@ -177,6 +177,19 @@ def inducing_factor(kernels: Sequence[Kernel], Z: Array, jitter: float = 0.0) ->
     """Compute L (Q, M, M) for inducing inputs Z (Q, M, D); the diagonal is multiplied by 1 + `jitter`.
 
     That of a scalar is exact, and singular: see `solvable_factor`.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel, length Q
+        Kernels of the latents.
+    Z : array, shape (Q, M, D)
+        Inducing inputs.
+    jitter : float
+        Relative increase of the diagonal.
+
+    Returns
+    -------
+    array, shape (Q, M, M)
     """
     factors = []
     for j, kernel in enumerate(kernels):
@@ -202,6 +215,17 @@ def solvable_factor(kernels: Sequence[Kernel], factor: Array) -> Array:
 
     L x = b then has a solution, which is that of L x = b with the singular L if there is one: all rows but the first
     are zero.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel, length Q
+        Kernels of the latents.
+    factor : array, shape (Q, M, M)
+        Cholesky factor of each covariance.
+
+    Returns
+    -------
+    array, shape (Q, M, M)
     """
     if not any(isinstance(kernel, Scalar) for kernel in kernels):
         return factor
@@ -211,13 +235,35 @@ def solvable_factor(kernels: Sequence[Kernel], factor: Array) -> Array:
 
 
 def join_parameters(kernels: Sequence[Kernel]) -> Array:
-    """Concatenate the free parameters of kernels, shape (P,)."""
+    """Concatenate the free parameters of kernels, shape (P,).
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+        Kernels of the latents.
+
+    Returns
+    -------
+    array, shape (P,)
+    """
     found = [kernel.parameters for kernel in kernels]
     return array_namespace(*found).concat(found)
 
 
 def split_parameters(kernels: Sequence[Kernel], parameters: Array) -> tuple[Kernel, ...]:
-    """Return the kernels with the free parameters (P,) of all of them."""
+    """Return the kernels with the free parameters (P,) of all of them.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+        Kernels with any parameters.
+    parameters : array, shape (P,)
+        Free parameters of all kernels, in order.
+
+    Returns
+    -------
+    tuple of Kernel
+    """
     found, start = [], 0
     for kernel in kernels:
         end = start + len(kernel.parameter_names)
@@ -227,7 +273,17 @@ def split_parameters(kernels: Sequence[Kernel], parameters: Array) -> tuple[Kern
 
 
 def dense_geometry(factor: Array) -> Geometry:
-    """Compute the geometry of the inducing inputs themselves, from L (Q, M, M)."""
+    """Compute the geometry of the inducing inputs themselves, from L (Q, M, M).
+
+    Parameters
+    ----------
+    factor : array, shape (Q, M, M)
+        Cholesky factor of each covariance.
+
+    Returns
+    -------
+    Geometry
+    """
     xp = array_namespace(factor)
     return Geometry(factor, xp.matrix_transpose(factor), xp.zeros_like(factor[..., 0]), dense=True)
 
@@ -236,6 +292,23 @@ def sparse_geometry(kernels: Sequence[Kernel], Z: Array, factor: Array, X: Array
     """Compute the geometry of inputs X (B, D), given Z (Q, M, D) and its factor (Q, M, M).
 
     With `keep`, the covariances are stored, which makes gradients with respect to the kernels cheaper.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel, length Q
+        Kernels of the latents.
+    Z : array, shape (Q, M, D)
+        Inducing inputs.
+    factor : array, shape (Q, M, M)
+        Cholesky factor of their covariances.
+    X : array, shape (B, D)
+        Inputs.
+    keep : bool
+        Whether the covariances are stored.
+
+    Returns
+    -------
+    Geometry
     """
     xp = array_namespace(Z, X)
     kept = tuple(kernel.linearise(Z[j, ...], X) for j, kernel in enumerate(kernels)) if keep else None
@@ -295,7 +368,25 @@ def pull_back_covariance(
 def pull_back_factor(
     kernels: Sequence[Kernel], Z: Array, factor: Array, gradient: Array, jitter: float = 0.0
 ) -> tuple[Array, Array]:
-    """Convert the gradient with respect to L to the kernels' free parameters (P,) and Z (Q, M, D)."""
+    """Convert the gradient with respect to L to the kernels' free parameters (P,) and Z (Q, M, D).
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel, length Q
+        Kernels of the latents.
+    Z : array, shape (Q, M, D)
+        Inducing inputs.
+    factor : array, shape (Q, M, M)
+        L.
+    gradient : array, shape (Q, M, M)
+        Gradient with respect to L.
+    jitter : float
+        As in `inducing_factor`.
+
+    Returns
+    -------
+    tuple of array, shapes (P,) and (Q, M, D)
+    """
     xp = array_namespace(Z, factor)
     covariance_gradient = cholesky_pull_back(solvable_factor(kernels, factor), gradient)
     parameters, inputs = [], []
@@ -313,7 +404,19 @@ def pull_back_factor(
 
 
 def cholesky_pull_back(factor: Array, gradient: Array) -> Array:
-    """Convert the gradient with respect to L to that with respect to the symmetric K = L L^T, (Q, M, M) each."""
+    """Convert the gradient with respect to L to that with respect to the symmetric K = L L^T, (Q, M, M) each.
+
+    Parameters
+    ----------
+    factor : array, shape (Q, M, M)
+        L.
+    gradient : array, shape (Q, M, M)
+        Gradient with respect to L.
+
+    Returns
+    -------
+    array, shape (Q, M, M)
+    """
     xp = array_namespace(factor, gradient)
     inner = lower_product(factor, tril(gradient), transposed=True)
     inner = tril_with_diagonal(inner, 0.5 * xp.linalg.diagonal(inner))

@@ -122,13 +122,33 @@ class Hyperpriors:
         )
 
     def constrain(self, t: Array) -> Array:
-        """Return the free parameters (R,) of the kernels from the variables t (R,) of the optimiser."""
+        """Return the free parameters (R,) of the kernels from the variables t (R,) of the optimiser.
+
+        Parameters
+        ----------
+        t : array, shape (R,)
+            Variables of the optimiser, without bounds.
+
+        Returns
+        -------
+        array, shape (R,)
+        """
         xp = array_namespace(t)
         t = xp.where(self.learnt > 0.0, t, self._unconstrained_centre)
         return xp.where(self.bounded, self.middle + self.half * xp.tanh((t - self.middle) / self.half), t)
 
     def unconstrain(self, free: Array) -> Array:
-        """Return the variables t (R,) of the optimiser from free parameters (R,): the inverse of `constrain`."""
+        """Return the variables t (R,) of the optimiser from free parameters (R,): the inverse of `constrain`.
+
+        Parameters
+        ----------
+        free : array, shape (R,)
+            Free parameters, inside their bounds.
+
+        Returns
+        -------
+        array, shape (R,)
+        """
         xp = array_namespace(free)
         share = (free - self.middle) / self.half
         largest = (1.0 - EDGE) * xp.ones_like(share)
@@ -140,12 +160,34 @@ class Hyperpriors:
         return self.unconstrain(self.centre)
 
     def log_density(self, t: Array) -> Array:
-        """Compute the log prior density of the free parameters, shape (), without constants."""
+        """Compute the log prior density of the free parameters, shape (), without constants.
+
+        Parameters
+        ----------
+        t : array, shape (R,)
+            Variables of the optimiser.
+
+        Returns
+        -------
+        array, shape (), in nats
+        """
         xp = array_namespace(t)
         return -0.5 * xp.sum(self.precision * xp.square(self.constrain(t) - self.centre))
 
     def pull_back(self, t: Array, gradient: Array) -> Array:
-        """Convert a gradient (R,) with respect to the free parameters, plus that of `log_density`, to one of t."""
+        """Convert a gradient (R,) with respect to the free parameters, plus that of `log_density`, to one of t.
+
+        Parameters
+        ----------
+        t : array, shape (R,)
+            Variables of the optimiser.
+        gradient : array, shape (R,)
+            Gradient with respect to the free parameters.
+
+        Returns
+        -------
+        array, shape (R,)
+        """
         xp = array_namespace(t)
         free = self.constrain(t)
         slope = xp.where(self.bounded, 1.0 - xp.square((free - self.middle) / self.half), xp.ones_like(t))

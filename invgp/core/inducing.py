@@ -17,7 +17,21 @@ MAX_CLUSTERED, MAX_CLUSTERED_PER_CENTRE = (
 
 
 def nested_subset(X: Floats, count: int, rng: np.random.Generator) -> Floats:
-    """Select `count` of the inputs X (N, D); for the same generator, a larger subset contains every smaller one."""
+    """Select `count` of the inputs X (N, D); for the same generator, a larger subset contains every smaller one.
+
+    Parameters
+    ----------
+    X : array, shape (N, D)
+        Inputs.
+    count : int
+        Number of inputs to select, M.
+    rng : numpy.random.Generator
+        Random numbers.
+
+    Returns
+    -------
+    array, shape (M, D)
+    """
     return X[rng.permutation(len(X))[:count]]
 
 
@@ -25,6 +39,19 @@ def cluster_centres(X: Floats, count: int, rng: np.random.Generator) -> Floats:
     """Compute centres (count, D) of a k-means clustering of the inputs, or of a random subset of very many inputs.
 
     If there are at most `count` different inputs, these are the centres, and there may be fewer than `count`.
+
+    Parameters
+    ----------
+    X : array, shape (N, D)
+        Inputs.
+    count : int
+        Number of centres, M.
+    rng : numpy.random.Generator
+        Random numbers.
+
+    Returns
+    -------
+    array, shape (M, D)
     """
     spread = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
     most = max(MAX_CLUSTERED, MAX_CLUSTERED_PER_CENTRE * count)
@@ -55,6 +82,18 @@ def _kmeans_plus_plus(X: Floats, count: int, rng: np.random.Generator) -> Floats
 
 
 def regular_grid(X: Floats, shape: tuple[int, ...]) -> Floats:
-    """Build a regular grid (product of shape, D) over the extent of the inputs."""
+    """Build a regular grid (product of shape, D) over the extent of the inputs.
+
+    Parameters
+    ----------
+    X : array, shape (N, D)
+        Inputs.
+    shape : tuple of int, length D
+        Number of points along each dimension.
+
+    Returns
+    -------
+    array, shape (M, D)
+    """
     axes = [np.linspace(low, high, n) for low, high, n in zip(X.min(axis=0), X.max(axis=0), shape, strict=True)]
     return np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=-1)

@@ -31,7 +31,17 @@ class NaturalParameters(NamedTuple):
 
 
 def prior_parameters(bound_state: BoundState) -> NaturalParameters:
-    """Return the natural parameters of the prior, to which site terms are added."""
+    """Return the natural parameters of the prior, to which site terms are added.
+
+    Parameters
+    ----------
+    bound_state : BoundState
+        Prior and kernels at the present parameters.
+
+    Returns
+    -------
+    NaturalParameters
+    """
     xp = array_namespace(bound_state.factor)
     precision = xp.broadcast_to(identity(bound_state.factor), bound_state.factor.shape)
     return NaturalParameters(precision, xp.zeros_like(bound_state.q.mean[0, ...]))
@@ -42,6 +52,15 @@ def limit_precision(precision: Array) -> Array:
 
     A log density that is convex on average has a negative precision. The optimum may contain negative precisions, and a
     limit would move it. Use the limit only where a step fails without it.
+
+    Parameters
+    ----------
+    precision : array
+        Site precisions, relative to those of the posteriors of the sites.
+
+    Returns
+    -------
+    array, shape of `precision`
     """
     return array_namespace(precision).maximum(
         precision, MIN_RELATIVE_PRECISION * array_namespace(precision).ones_like(precision)
@@ -137,7 +156,17 @@ def _target(bound_state: BoundState, expected: Sequence[Expected], *, limited: b
 
 
 def covariance_factor(P: Array) -> Array:
-    """Compute the lower R with R R^T = P^-1, from the Cholesky factor of P with rows and columns reversed."""
+    """Compute the lower R with R R^T = P^-1, from the Cholesky factor of P with rows and columns reversed.
+
+    Parameters
+    ----------
+    P : array, shape (..., M, M)
+        Positive definite precisions.
+
+    Returns
+    -------
+    array, shape (..., M, M)
+    """
     xp = array_namespace(P)
     reverse = cholesky(xp.flip(xp.flip(P, axis=-1), axis=-2))
     inverse = lower_inverse(reverse)

@@ -17,13 +17,47 @@ class Likelihood(Protocol):
         """Free parameters, shape (P,)."""
 
     def with_parameters(self, parameters: Array) -> Any:
-        """Return a copy with other free parameters."""
+        """Return a copy with other free parameters.
+
+        Parameters
+        ----------
+        parameters : array, shape (K,)
+            New values of the free parameters.
+
+        Returns
+        -------
+        Likelihood
+        """
 
     def log_density(self, y: Array, f: Array) -> Array:
-        """Compute log densities (S, N) for y (N, P) and f (S, N, Q)."""
+        """Compute log densities (S, N) for y (N, P) and f (S, N, Q).
+
+        Parameters
+        ----------
+        y : array, shape (N, P)
+            Observations; NaN marks a missing one.
+        f : array, shape (S, N, Q)
+            Samples of the latents.
+
+        Returns
+        -------
+        array, shape (S, N), in nats
+        """
 
     def parameter_gradient(self, y: Array, f: Array) -> Array | None:
-        """Compute derivatives (S, N, P) with respect to the parameters, or return None if they are unknown."""
+        """Compute derivatives (S, N, P) with respect to the parameters, or return None if they are unknown.
+
+        Parameters
+        ----------
+        y : array, shape (N, P)
+            Observations; NaN marks a missing one.
+        f : array, shape (S, N, Q)
+            Samples of the latents.
+
+        Returns
+        -------
+        array or None
+        """
 
 
 @dataclass(frozen=True)
@@ -35,7 +69,19 @@ class Data:
     weights: Array | None = None
 
     def log_density(self, parameters: Array, *, derivatives: bool) -> LogDensity:
-        """Return a function that computes the log densities of a range of sites, with derivatives on request."""
+        """Return a function that computes the log densities of a range of sites, with derivatives on request.
+
+        Parameters
+        ----------
+        parameters : array, shape (K,)
+            Free parameters of the likelihood.
+        derivatives : bool
+            Whether derivatives with respect to the parameters are computed.
+
+        Returns
+        -------
+        callable
+        """
         likelihood = self.likelihood.with_parameters(parameters) if parameters.shape[0] else self.likelihood
         wanted = derivatives and parameters.shape[0] > 0
 
@@ -99,7 +145,17 @@ class Data:
         return xp.stack(slopes, axis=-1)
 
     def rows(self, index: Array) -> Data:
-        """Select the observations of some sites."""
+        """Select the observations of some sites.
+
+        Parameters
+        ----------
+        index : array of int, shape (B,)
+            Numbers of the sites.
+
+        Returns
+        -------
+        Data
+        """
         y = array_namespace(self.y).take(self.y, index, axis=0)
         weights = None if self.weights is None else array_namespace(self.y).take(self.weights, index, axis=0)
         return replace(self, y=y, likelihood=_at_sites(self.likelihood, index), weights=weights)

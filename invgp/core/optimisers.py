@@ -83,11 +83,35 @@ class LBFGS:
         check_number("sufficient_decrease", self.sufficient_decrease, 0.0, 1.0)
 
     def init(self, point: Array) -> LBFGSState:
-        """Return the initial state at `point`."""
+        """Return the initial state at `point`.
+
+        Parameters
+        ----------
+        point : array, shape (R,)
+            First point.
+
+        Returns
+        -------
+        LBFGSState
+        """
         return LBFGSState(trial=point, point=point)
 
     def tell(self, state: LBFGSState, value: float, gradient: Array) -> LBFGSState:
-        """Return the state after an evaluation of value and gradient at `state.trial`."""
+        """Return the state after an evaluation of value and gradient at `state.trial`.
+
+        Parameters
+        ----------
+        state : LBFGSState
+            State whose `trial` was evaluated.
+        value : float
+            Value of the function there.
+        gradient : array, shape (R,)
+            Gradient there.
+
+        Returns
+        -------
+        LBFGSState
+        """
         if state.gradient is None:
             if not math.isfinite(value):
                 return replace(state, finished=NO_START)

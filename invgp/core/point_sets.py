@@ -40,14 +40,40 @@ class Points:
     def draw(
         rng: np.random.Generator, samples: int, sites: int, latents: int, backend: Backend, *, independent: bool = False
     ) -> Points:
-        """Generate points on the host and store them in a backend."""
+        """Generate points on the host and store them in a backend.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Random numbers.
+        samples, sites, latents : int
+            Numbers S, N and Q.
+        backend : Backend
+            Array library and device.
+        independent : bool
+            Whether the points are independent random numbers instead of scrambled Sobol points.
+
+        Returns
+        -------
+        Points
+        """
         base, rotations = _draw(rng, samples, sites, latents)
         if independent:
             base = rng.standard_normal(base.shape)
         return Points(backend.asarray(base), backend.asarray(rotations), independent)
 
     def at(self, start: int, stop: int) -> Points:
-        """Return the points of a range of sites."""
+        """Return the points of a range of sites.
+
+        Parameters
+        ----------
+        start, stop : int
+            First site, and the one after the last.
+
+        Returns
+        -------
+        Points
+        """
         return replace(self, rotations=self.rotations[start:stop, ...])
 
     def normals(self) -> Array:
@@ -55,7 +81,17 @@ class Points:
         return self._rotate(self.base, self.rotations)
 
     def samples(self, mean: Array, scale: Array) -> Array:
-        """Compute samples mean + scale z, (S, N, Q), from mean and scale (N, Q)."""
+        """Compute samples mean + scale z, (S, N, Q), from mean and scale (N, Q).
+
+        Parameters
+        ----------
+        mean, scale : array, shape (N, Q)
+            Mean and standard deviation of each latent.
+
+        Returns
+        -------
+        array, shape (S, N, Q)
+        """
         xp = array_namespace(mean)
         base = xp.concat([self.base, xp.ones_like(self.base[:, :1])], axis=-1)
         return self._rotate(base, xp.concat([scale[..., None] * self.rotations, mean[..., None]], axis=-1))

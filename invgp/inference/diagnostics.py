@@ -226,8 +226,8 @@ def _bias_sentences(problem: Problem, predicted: Floats) -> list[str]:
             if known.sum() >= FEWEST_DATA and neighbour_score(problem.survey.X[known], column[known]) > BIASED:
                 sentences.append(
                     f"The residuals of {f'{observation.name} {label}'.strip()} are similar at neighbouring sites, "
-                    "which independent noise does not explain: the simulator may be biased, a length-scale too long, or "
-                    "the noise correlated. The error bars are then too narrow; noise.discrepancy accounts for a bias."
+                    "which independent noise does not explain: the simulator may be biased, a length-scale too long, "
+                    "or the noise correlated. The error bars are then too narrow; noise.discrepancy accounts for a bias."
                 )
     return sentences
 

@@ -320,7 +320,22 @@ class Problem(ProcessesAndRows):
         return np.concatenate([self.grid.X, *(part.problem.survey.X for part in self._site_models)])
 
     def nodes_of(self, part: Part) -> slice:
-        """Return the positions among `nodes` of the points whose latents the simulator of a source takes."""
+        """Return the positions among `nodes` of the points whose latents the simulator of a source takes.
+
+        Parameters
+        ----------
+        part : Part
+            The source.
+
+        Returns
+        -------
+        slice
+
+        Raises
+        ------
+        ValueError
+            The problem has no grid.
+        """
         if self.grid is None:
             raise ValueError("the problem has no grid")
         start = self.grid.size

@@ -88,7 +88,17 @@ class Marginals(NamedTuple):
 
     @staticmethod
     def concatenate(parts: Sequence[Marginals]) -> Marginals:
-        """Join the marginals of several batches of sites."""
+        """Join the marginals of several batches of sites.
+
+        Parameters
+        ----------
+        parts : sequence of Marginals
+            Marginals of the batches, in order.
+
+        Returns
+        -------
+        Marginals
+        """
         if len(parts) == 1:
             return parts[0]
         xp = array_namespace(parts[0].mean)
@@ -143,7 +153,19 @@ class CoupledGaussian:
         return Marginals(mean, covariance + geometry.residual.T[..., None] * identity(covariance))
 
     def mean_at(self, geometry: Geometry, prior_mean: Array) -> Array:
-        """Compute the mean (B, Q) of the latents at each input; see `marginals`."""
+        """Compute the mean (B, Q) of the latents at each input; see `marginals`.
+
+        Parameters
+        ----------
+        geometry : Geometry
+            Interpolation from the inducing inputs to B inputs.
+        prior_mean : array, shape (B, Q)
+            Prior mean there.
+
+        Returns
+        -------
+        array, shape (B, Q)
+        """
         return (self.mean[:, None, :] @ geometry.projection)[:, 0, :].T + prior_mean
 
     def sample_sites(self, prior: Prior, normals: Array) -> Array:
@@ -212,7 +234,21 @@ def natural_parameters(prior: Prior, sites: SiteFactors) -> NaturalParameters:
 
 
 def add_sites(total: NaturalParameters, geometry: Geometry, sites: SiteFactors) -> NaturalParameters:
-    """Add the factors of the sites of a geometry to natural parameters."""
+    """Add the factors of the sites of a geometry to natural parameters.
+
+    Parameters
+    ----------
+    total : NaturalParameters
+        Natural parameters so far.
+    geometry : Geometry
+        Interpolation from the inducing inputs to the sites.
+    sites : SiteFactors
+        Factors of these sites.
+
+    Returns
+    -------
+    NaturalParameters
+    """
     xp = array_namespace(sites.shift)
     W = geometry.projection
     Q, M, B = W.shape

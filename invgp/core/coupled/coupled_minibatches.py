@@ -124,7 +124,19 @@ class MiniBatches:
     step: float = 1.0
 
     def init(self, posterior: GaussianPosterior, stage: int = 0) -> BatchState:
-        """Return the state at the start of the first pass from a posterior."""
+        """Return the state at the start of the first pass from a posterior.
+
+        Parameters
+        ----------
+        posterior : GaussianPosterior
+            Start.
+        stage : int
+            Number of the first stage.
+
+        Returns
+        -------
+        BatchState
+        """
         natural = natural_parameters(posterior.prior, posterior.sites)
         values = np.full(self.algorithm.prior.site_count, np.nan)
         return BatchState(
@@ -132,7 +144,17 @@ class MiniBatches:
         )
 
     def ask(self, state: BatchState) -> tuple[NDArray[np.intp], Array]:
-        """Return the sites (B,) of the next batch and the latent values (S, B, Q) for the forward model."""
+        """Return the sites (B,) of the next batch and the latent values (S, B, Q) for the forward model.
+
+        Parameters
+        ----------
+        state : BatchState
+            Present state.
+
+        Returns
+        -------
+        tuple of array, shapes (B,) and (S, B, Q)
+        """
         rows = state.order[state.start : state.start + self.size]
         mean, factor, _ = self._batch_marginals(state, rows)
         xp = array_namespace(mean)

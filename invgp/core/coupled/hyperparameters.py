@@ -160,7 +160,17 @@ class NoiseScaledFactors(NamedTuple):
     counts: Array
 
     def site_factors(self, change: Array) -> SiteFactors:
-        """Compute the site factors for log scales that differ by `change`, shape (G,)."""
+        """Compute the site factors for log scales that differ by `change`, shape (G,).
+
+        Parameters
+        ----------
+        change : array, shape (G,)
+            Change of the log scale of each group of outputs.
+
+        Returns
+        -------
+        SiteFactors
+        """
         xp = array_namespace(change)
         weight = xp.exp(-2.0 * change)
         return SiteFactors(
@@ -169,12 +179,36 @@ class NoiseScaledFactors(NamedTuple):
         )
 
     def constant(self, change: Array) -> Array:
-        """Compute the constant of the log likelihood, shape (), for log scales that differ by `change`, shape (G,)."""
+        """Compute the constant of the log likelihood, shape (), for log scales that differ by `change`, shape (G,).
+
+        Parameters
+        ----------
+        change : array, shape (G,)
+            Change of the log scale of each group of outputs.
+
+        Returns
+        -------
+        array, shape (), in nats
+        """
         xp = array_namespace(change)
         return xp.sum(xp.exp(-2.0 * change) * self.constants - self.counts * change)
 
     def gradient(self, change: Array, marginals: Marginals, prior_mean: Array) -> Array:
-        """Compute the gradient (G,) of the evidence plus `constant` with respect to `change`, given the marginals."""
+        """Compute the gradient (G,) of the evidence plus `constant` with respect to `change`, given the marginals.
+
+        Parameters
+        ----------
+        change : array, shape (G,)
+            Change of the log scale of each group of outputs.
+        marginals : Marginals
+            Posterior marginals of the sites.
+        prior_mean : array, shape (N, Q)
+            Prior mean at the sites.
+
+        Returns
+        -------
+        array, shape (G,)
+        """
         xp = array_namespace(change)
         offset = marginals.mean - prior_mean
         second = marginals.covariance + offset[..., :, None] * offset[..., None, :]
@@ -201,7 +235,19 @@ class Hyperparameters(NamedTuple):
     Z: Array
 
     def step_towards(self, other: Hyperparameters, step: float) -> Hyperparameters:
-        """Interpolate linearly: `step` 0 returns these values, 1 those of `other`."""
+        """Interpolate linearly: `step` 0 returns these values, 1 those of `other`.
+
+        Parameters
+        ----------
+        other : Hyperparameters
+            Values at step 1.
+        step : float
+            Length of the step.
+
+        Returns
+        -------
+        Hyperparameters
+        """
         return Hyperparameters(*((1.0 - step) * a + step * b for a, b in zip(self, other, strict=True)))
 
 
@@ -247,17 +293,49 @@ class HyperparameterLearning:
     optimiser: LBFGS = field(default_factory=lambda: LBFGS(tolerance=1e-6))
 
     def initial_values(self, prior: Prior) -> Hyperparameters:
-        """Return the values of the configuration: zeros, and the inducing inputs of the prior."""
+        """Return the values of the configuration: zeros, and the inducing inputs of the prior.
+
+        Parameters
+        ----------
+        prior : Prior
+            Prior of the configuration.
+
+        Returns
+        -------
+        Hyperparameters
+        """
         xp = array_namespace(self.spread)
         return Hyperparameters(xp.zeros_like(self.spread), xp.zeros_like(self.noise_spread), prior.Z)
 
     def prior_at(self, prior: Prior, here: Hyperparameters) -> Prior:
-        """Return the prior with these hyperparameters."""
+        """Return the prior with these hyperparameters.
+
+        Parameters
+        ----------
+        prior : Prior
+            Prior of the configuration.
+        here : Hyperparameters
+            Values of the hyperparameters.
+
+        Returns
+        -------
+        Prior
+        """
         kernels = split_parameters(prior.kernels, self.start + (self.ties @ here.theta[:, None])[..., 0])
         return prior.replace_parameters(kernels, here.Z)
 
     def log_prior(self, here: Hyperparameters) -> Array:
-        """Compute the log prior density of the hyperparameters, without constants."""
+        """Compute the log prior density of the hyperparameters, without constants.
+
+        Parameters
+        ----------
+        here : Hyperparameters
+            Values of the hyperparameters.
+
+        Returns
+        -------
+        array, shape (), in nats
+        """
         xp = array_namespace(here.theta)
         normal = -0.5 * (xp.sum((here.theta / self.spread) ** 2) + xp.sum((here.noise / self.noise_spread) ** 2))
         if self.noise_degrees is None:

@@ -146,7 +146,17 @@ class Prior:
         return sparse_geometry(self.kernels, self.Z, self.factor, xp.take(self.X, index, axis=0))
 
     def mean_at(self, rows: NDArray[np.intp]) -> Array:
-        """Return the prior mean (B, Q) at the sites with the indices `rows`, shape (B,)."""
+        """Return the prior mean (B, Q) at the sites with the indices `rows`, shape (B,).
+
+        Parameters
+        ----------
+        rows : array of int, shape (B,)
+            Numbers of the sites.
+
+        Returns
+        -------
+        array, shape (B, Q)
+        """
         xp = array_namespace(self.mean)
         return xp.take(self.mean, xp.asarray(rows, dtype=xp.int32, device=device_of(self.mean)), axis=0)
 

@@ -46,7 +46,17 @@ class GaussianNoise(NamedTuple):
     observed: Array
 
     def take(self, rows: Array) -> GaussianNoise:
-        """Select the sites with the indices `rows`, shape (B,)."""
+        """Select the sites with the indices `rows`, shape (B,).
+
+        Parameters
+        ----------
+        rows : array of int, shape (B,)
+            Numbers of the sites.
+
+        Returns
+        -------
+        GaussianNoise
+        """
         xp = array_namespace(self.y)
         return GaussianNoise(*(xp.take(part, rows, axis=0) for part in self))
 
@@ -54,6 +64,15 @@ class GaussianNoise(NamedTuple):
         """Multiply the noise of each output by exp(log_scale), shape (P,).
 
         Outputs with correlated noise must have the same scale.
+
+        Parameters
+        ----------
+        log_scale : array, shape (P,)
+            Logarithm of the factor of each output.
+
+        Returns
+        -------
+        GaussianNoise
         """
         xp = array_namespace(self.y)
         return self._replace(
@@ -78,7 +97,17 @@ class GaussianNoise(NamedTuple):
         return xp.permute_dims(self.whitening @ difference, (2, 0, 1))
 
     def available_residuals(self, present: Array) -> Array:
-        """Find the whitened residuals (S, N, P) that depend only on outputs that are present, (S, N, P)."""
+        """Find the whitened residuals (S, N, P) that depend only on outputs that are present, (S, N, P).
+
+        Parameters
+        ----------
+        present : array of bool, shape (S, N, P)
+            Which outputs the runs have.
+
+        Returns
+        -------
+        array of bool, shape (S, N, P)
+        """
         xp = array_namespace(self.y)
         missing = xp.permute_dims(xp.astype(~present, self.y.dtype), (1, 2, 0))
         return xp.permute_dims(xp.abs(self.whitening) @ missing, (2, 0, 1)) == 0.0
@@ -118,7 +147,19 @@ class SiteTerms(NamedTuple):
 
 
 def min_fit_samples(latents: int, *, quadratic: bool) -> int:
-    """Compute the minimum number of samples per site for a fit: one and a half times the number of coefficients."""
+    """Compute the minimum number of samples per site for a fit: one and a half times the number of coefficients.
+
+    Parameters
+    ----------
+    latents : int
+        Number of latents, Q.
+    quadratic : bool
+        Whether second-order terms are fitted.
+
+    Returns
+    -------
+    int
+    """
     features = (latents + 1) * (latents + 2) // 2 if quadratic else latents + 1
     return features + (features + 1) // 2
 
@@ -250,7 +291,19 @@ def estimate_log_density(z: Array, log_density: Array, valid: Array) -> SiteTerm
 
 
 def mean_log_densities(log_density: Array, valid: Array) -> Array:
-    """Compute E[log p], shape (N,), as the mean of the valid log densities (S, N), for sites with too few for a fit."""
+    """Compute E[log p], shape (N,), as the mean of the valid log densities (S, N), for sites with too few for a fit.
+
+    Parameters
+    ----------
+    log_density : array, shape (S, N), in nats
+        Log density of each sample.
+    valid : array of bool, shape (S, N)
+        Which samples are used.
+
+    Returns
+    -------
+    array, shape (N,), in nats
+    """
     xp = array_namespace(log_density)
     weight = xp.astype(valid, log_density.dtype)
     total = xp.sum(xp.where(valid, log_density, xp.zeros_like(log_density)), axis=0)
@@ -258,7 +311,17 @@ def mean_log_densities(log_density: Array, valid: Array) -> Array:
 
 
 def limit_site_precision(curvature: Array) -> Array:
-    """Compute the precision -curvature (N, Q, Q) in terms of z, with its negative eigenvalues limited."""
+    """Compute the precision -curvature (N, Q, Q) in terms of z, with its negative eigenvalues limited.
+
+    Parameters
+    ----------
+    curvature : array, shape (N, Q, Q)
+        Expected second derivatives of the log density.
+
+    Returns
+    -------
+    array, shape (N, Q, Q)
+    """
     xp = array_namespace(curvature)
     values, vectors = xp.linalg.eigh(-0.5 * (curvature + xp.matrix_transpose(curvature)))
     return (vectors * limit_precision(values)[:, None, :]) @ xp.matrix_transpose(vectors)

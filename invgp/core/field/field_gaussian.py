@@ -28,7 +28,17 @@ class Gaussian:
     factor: Array
 
     def samples(self, normals: Array) -> Array:
-        """Transform standard normals (S, R) to samples (S, R)."""
+        """Transform standard normals (S, R) to samples (S, R).
+
+        Parameters
+        ----------
+        normals : array, shape (S, R)
+            Standard normal numbers.
+
+        Returns
+        -------
+        array, shape (S, R)
+        """
         return self.mean + normals @ array_namespace(normals).matrix_transpose(self.factor)
 
 
@@ -50,7 +60,17 @@ class LowRankGaussian:
 
     @staticmethod
     def prior(variables: Array) -> LowRankGaussian:
-        """Return the prior N(0, I) for the size, type and device of an array (R,)."""
+        """Return the prior N(0, I) for the size, type and device of an array (R,).
+
+        Parameters
+        ----------
+        variables : array, shape (R,)
+            Any array of this size, type and device.
+
+        Returns
+        -------
+        LowRankGaussian
+        """
         xp = array_namespace(variables)
         return LowRankGaussian(xp.zeros_like(variables), xp.zeros_like(variables)[:, None])
 
@@ -82,6 +102,15 @@ class LowRankGaussian:
         """Transform standard normals (S, R) to samples (S, R).
 
         With L the capacitance factor, I - V L^-T (L + I)^-1 V^T is a square root of the covariance.
+
+        Parameters
+        ----------
+        normals : array, shape (S, R)
+            Standard normal numbers.
+
+        Returns
+        -------
+        array, shape (S, R)
         """
         xp = array_namespace(normals)
         across = xp.matrix_transpose(normals @ self.precision_factor)
@@ -111,12 +140,32 @@ class LowRankGaussian:
         return LowRankGaussian(self.mean + step * new.covariance_times(gradient - self.mean), precision_factor)
 
     def covariance_times(self, vector: Array) -> Array:
-        """Multiply a vector (R,) by the covariance."""
+        """Multiply a vector (R,) by the covariance.
+
+        Parameters
+        ----------
+        vector : array, shape (R,)
+            Vector.
+
+        Returns
+        -------
+        array, shape (R,)
+        """
         xp = array_namespace(vector)
         return vector - self.removed_factor @ (xp.matrix_transpose(self.removed_factor) @ vector)
 
     def project(self, projection: Array) -> LowRankGaussian:
-        """Compute the distribution of w @ projection, for a projection (R, s) with orthonormal columns."""
+        """Compute the distribution of w @ projection, for a projection (R, s) with orthonormal columns.
+
+        Parameters
+        ----------
+        projection : array, shape (R, s)
+            Matrix with orthonormal columns.
+
+        Returns
+        -------
+        LowRankGaussian
+        """
         xp = array_namespace(projection)
         removed_factor = xp.matrix_transpose(projection) @ self.removed_factor
         remaining = identity(self.capacitance_factor) - xp.matrix_transpose(removed_factor) @ removed_factor
@@ -140,7 +189,19 @@ class LowRankGaussian:
 
 
 def orthogonal_normals(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
-    """Draw vectors (count, size) in blocks of orthogonal directions, with the lengths of standard normal vectors."""
+    """Draw vectors (count, size) in blocks of orthogonal directions, with the lengths of standard normal vectors.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        Random numbers.
+    count, size : int
+        Number of vectors, and their size.
+
+    Returns
+    -------
+    array, shape (count, size)
+    """
     blocks = []
     for start in range(0, count, size):
         directions, triangle = np.linalg.qr(rng.standard_normal((size, min(size, count - start))))
@@ -150,13 +211,35 @@ def orthogonal_normals(rng: np.random.Generator, count: int, size: int) -> np.nd
 
 
 def mirrored_normals(rng: np.random.Generator, pairs: int, size: int) -> np.ndarray:
-    """Draw vectors (2 pairs, size): orthogonal normals, and the same with opposite sign."""
+    """Draw vectors (2 pairs, size): orthogonal normals, and the same with opposite sign.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        Random numbers.
+    pairs, size : int
+        Number of pairs, and size of a vector.
+
+    Returns
+    -------
+    array, shape (2 pairs, size)
+    """
     normals = orthogonal_normals(rng, pairs, size)
     return np.concatenate([normals, -normals])
 
 
 def mean_movement(old: LowRankGaussian, new: LowRankGaussian) -> float:
-    """Compute the movement of the mean, in standard deviations (root mean square over the informed directions)."""
+    """Compute the movement of the mean, in standard deviations (root mean square over the informed directions).
+
+    Parameters
+    ----------
+    old, new : LowRankGaussian
+        Posteriors before and after a step.
+
+    Returns
+    -------
+    float
+    """
     xp = array_namespace(old.mean)
     change = new.mean - old.mean
     squares = xp.sum(xp.square(change)) + xp.sum(xp.square(xp.matrix_transpose(new.precision_factor) @ change))
@@ -164,7 +247,17 @@ def mean_movement(old: LowRankGaussian, new: LowRankGaussian) -> float:
 
 
 def movement(old: LowRankGaussian, new: LowRankGaussian) -> float:
-    """Compute the larger of the movements of mean and spread, in standard deviations, over the informed directions."""
+    """Compute the larger of the movements of mean and spread, in standard deviations, over the informed directions.
+
+    Parameters
+    ----------
+    old, new : LowRankGaussian
+        Posteriors before and after a step.
+
+    Returns
+    -------
+    float
+    """
     xp = array_namespace(old.mean)
     # Difference of the covariances, whitened by the new one. A difference of precisions would lose digits.
     inner_products = solve_triangular(

@@ -94,11 +94,31 @@ class Modes:
     groups: tuple[int, ...]
 
     def default_hyperparameters(self, options: RegressionOptions = RegressionOptions()) -> KernelParameters:
-        """Return the hyperparameters before the first fit."""
+        """Return the hyperparameters before the first fit.
+
+        Parameters
+        ----------
+        options : RegressionOptions
+            Tuning of the fit.
+
+        Returns
+        -------
+        array, shape (4 + number of latents - 1,)
+        """
         return np.asarray([*options.search_starts[0], *[options.amplitude_prior[0]] * (len(self.groups) - 1)])
 
     def weights(self, hyper: KernelParameters) -> Array:
-        """Compute the weights (R,) of the variables in the kernel, with sum 1."""
+        """Compute the weights (R,) of the variables in the kernel, with sum 1.
+
+        Parameters
+        ----------
+        hyper : array, shape (4 + number of latents - 1,)
+            Hyperparameters; see `Regression`.
+
+        Returns
+        -------
+        array, shape (R,)
+        """
         xp = array_namespace(self.variances)
         ends = np.cumsum([0, *self.groups]).tolist()
         amplitudes = [0.0, *hyper[4:]]
@@ -164,6 +184,15 @@ class Regression:
         """Compute the weighted inner products (m, n) of w (m, R) with the runs.
 
         They are linear in w, and the most expensive part of a prediction.
+
+        Parameters
+        ----------
+        w : array, shape (m, R)
+            Variables.
+
+        Returns
+        -------
+        array, shape (m, n)
         """
         return (w * self.weights) @ array_namespace(w).matrix_transpose(self.w)
 
@@ -178,7 +207,17 @@ class Regression:
         return self.factor @ array_namespace(self.factor).matrix_transpose(self.factor)
 
     def mean(self, w: Array) -> Array:
-        """Compute the expected outputs (m, D) at w (m, R)."""
+        """Compute the expected outputs (m, D) at w (m, R).
+
+        Parameters
+        ----------
+        w : array, shape (m, R)
+            Variables.
+
+        Returns
+        -------
+        array, shape (m, D), in standard deviations of the noise
+        """
         return (self.centre + self.predictions(w)[0] @ self.directions) / self.scale
 
     def predictions(self, w: Array, inner_products: Array | None = None) -> tuple[Array, Array]:
@@ -203,7 +242,17 @@ class Regression:
         return across @ self.coefficients, variance[:, None] * self.variances
 
     def predictions_with_derivatives(self, w: Array) -> tuple[Array, Array, ChainRule]:
-        """Compute expectation and variance (m, k) of z at w (m, R), and the chain rule for their derivatives."""
+        """Compute expectation and variance (m, k) of z at w (m, R), and the chain rule for their derivatives.
+
+        Parameters
+        ----------
+        w : array, shape (m, R)
+            Variables.
+
+        Returns
+        -------
+        tuple of array, array and callable
+        """
         xp = array_namespace(w)
         inner_products = self.inner_products(w)
         squared_norms = xp.square(w) @ self.weights
@@ -226,14 +275,34 @@ class Regression:
         return across @ self.coefficients, variance[:, None] * self.variances, chain_rule
 
     def run_weights(self, w: Array) -> list[Array]:
-        """Compute the weights (m, n) of the centred runs in the expected outputs at w (m, R), as a list of one."""
+        """Compute the weights (m, n) of the centred runs in the expected outputs at w (m, R), as a list of one.
+
+        Parameters
+        ----------
+        w : array, shape (m, R)
+            Variables.
+
+        Returns
+        -------
+        list of array, shape (m, n)
+        """
         xp = array_namespace(w)
         across = cross_covariance(self.modes, self.hyper, w, self.w)
         half = solve_triangular(self.factor, xp.matrix_transpose(across))
         return [xp.matrix_transpose(solve_triangular(self.factor, half, transposed=True))]
 
     def average_over(self, q: LowRankGaussian) -> tuple[Array, Array]:
-        """Compute value (k,) and slope (k, R) of z, averaged over w ~ q, in closed form."""
+        """Compute value (k,) and slope (k, R) of z, averaged over w ~ q, in closed form.
+
+        Parameters
+        ----------
+        q : LowRankGaussian
+            Distribution of the variables.
+
+        Returns
+        -------
+        tuple of array, shapes (k,) and (k, R)
+        """
         xp = array_namespace(q.mean)
         scaled = xp.sqrt(self.weights) / float(np.exp(self.hyper[2]))
         # With scales s and a covariance C = (I + V V^T)^-1, (I + s C s)^-1 is 1 / d + Y Y^T, with d = 1 + s^2.
@@ -329,7 +398,21 @@ def fit_regression(
 
 
 def run_covariance(modes: Modes, hyper: KernelParameters, w: Array) -> Array:
-    """Compute the covariance (n, n) of runs at w (n, R), including the nugget."""
+    """Compute the covariance (n, n) of runs at w (n, R), including the nugget.
+
+    Parameters
+    ----------
+    modes : Modes
+        Modes of the variables.
+    hyper : KernelParameters
+        Hyperparameters; see `Regression`.
+    w : array, shape (n, R)
+        Variables of the runs.
+
+    Returns
+    -------
+    array, shape (n, n)
+    """
     xp = array_namespace(w)
     scaled = w * xp.sqrt(modes.weights(hyper))
     gram = scaled @ xp.matrix_transpose(scaled)
@@ -338,7 +421,23 @@ def run_covariance(modes: Modes, hyper: KernelParameters, w: Array) -> Array:
 
 
 def cross_covariance(modes: Modes, hyper: KernelParameters, points: Array, w: Array) -> Array:
-    """Compute the covariance (m, n) of points (m, R) with runs at w (n, R)."""
+    """Compute the covariance (m, n) of points (m, R) with runs at w (n, R).
+
+    Parameters
+    ----------
+    modes : Modes
+        Modes of the variables.
+    hyper : KernelParameters
+        Hyperparameters; see `Regression`.
+    points : array, shape (m, R)
+        Variables of the points.
+    w : array, shape (n, R)
+        Variables of the runs.
+
+    Returns
+    -------
+    array, shape (m, n)
+    """
     xp = array_namespace(w)
     weights = modes.weights(hyper)
     inner_products = (points * weights) @ xp.matrix_transpose(w)
