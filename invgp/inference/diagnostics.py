@@ -227,7 +227,8 @@ def _bias_sentences(problem: Problem, predicted: Floats) -> list[str]:
                 sentences.append(
                     f"The residuals of {f'{observation.name} {label}'.strip()} are similar at neighbouring sites, "
                     "which independent noise does not explain: the simulator may be biased, a length-scale too long, "
-                    "or the noise correlated. The error bars are then too narrow; noise.discrepancy accounts for a bias."
+                    "or the noise correlated. The error bars are then too narrow; noise.discrepancy accounts for a "
+                    "bias."
                 )
     return sentences
 
