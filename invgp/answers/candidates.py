@@ -16,7 +16,7 @@ from invgp.emulation.emulator import Emulator
 from invgp.emulation.joint_emulator import JointEmulator
 from invgp.errors import ArgumentError, ConfigError
 from invgp.formatting import join_names
-from invgp.latent_model.prior import noise_covariance
+from invgp.latent_model.problem_prior import noise_covariance
 from invgp.maps.map_quantities import DerivedQuantity
 from invgp.maps.posterior_field import PosteriorField
 from invgp.problem import Floats, Part

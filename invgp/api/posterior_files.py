@@ -117,7 +117,7 @@ def select_one_mode(dataset: xr.Dataset, mode: int | None) -> xr.Dataset:
     """Return a posterior or a map, or one of its modes."""
     if mode is None:
         return dataset
-    from invgp.maps.modes import select_mode  # noqa: PLC0415 - as above
+    from invgp.maps.select_mode import select_mode  # noqa: PLC0415 - as above
 
     return select_mode(dataset, mode)
 

@@ -9,7 +9,7 @@ import click
 from invgp import api
 from invgp.cli.console import json_option, print_json, print_line
 from invgp.cli.options import FilePath, FiniteRange, default_of
-from invgp.cli.tables import print_table
+from invgp.cli.text_tables import print_table
 
 
 @click.command(

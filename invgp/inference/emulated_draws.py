@@ -19,7 +19,7 @@ from invgp.inference.search_state import SampledTarget, SearchState
 from invgp.inference.site_model import SiteModel
 from invgp.inference.tempered_draws import draw_by_tempering
 from invgp.latent_model.learnt_parameters import with_learned_hyperparameters
-from invgp.latent_model.prior import prior_of
+from invgp.latent_model.problem_prior import prior_of
 from invgp.posterior import Samples
 from invgp.problem import Floats
 

@@ -22,7 +22,7 @@ from invgp.core.geometry import solvable_factor
 from invgp.core.sampling.site_target import SiteTarget
 from invgp.emulation import Surrogate
 from invgp.latent_model.noise_density import noise_log_density_gradient
-from invgp.latent_model.prior import prior_of
+from invgp.latent_model.problem_prior import prior_of
 from invgp.problem import Floats, Problem
 
 

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 
 from invgp.core.backend import Backend
 from invgp.core.field import FieldInference, FieldState
-from invgp.core.field.evidence import NodeSlopes
+from invgp.core.field.field_evidence import NodeSlopes
 from invgp.core.sampling.hyperparameter_draws import ProposalOptions, draw_hyperparameters
 from invgp.latent_model.grid_modes import Field
 from invgp.latent_model.learnt_parameters import LearntParameters

@@ -27,7 +27,7 @@ from invgp.inference.site_evaluation import emulator_evaluator
 from invgp.inference.site_model import SiteModel, simulator_stages
 from invgp.latent_model.learnt_parameters import with_learned_hyperparameters
 from invgp.latent_model.noise_density import likelihood_of
-from invgp.latent_model.prior import prior_of
+from invgp.latent_model.problem_prior import prior_of
 from invgp.problem import Floats, Problem
 
 

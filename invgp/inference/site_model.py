@@ -27,7 +27,7 @@ from invgp.inference.sample_sizes import StagePlan, plan_emulator_stages, plan_s
 from invgp.inference.search_options import DEFAULTS, SearchOptions
 from invgp.inference.search_state import SearchState
 from invgp.latent_model.noise_density import likelihood_of
-from invgp.latent_model.prior import learning_of, prior_of
+from invgp.latent_model.problem_prior import learning_of, prior_of
 from invgp.ledger import Recorder
 from invgp.problem import Floats, Problem
 

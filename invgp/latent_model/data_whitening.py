@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from invgp.core.backend import Backend
 from invgp.latent_model.noise_density import data_covariance, noise_scale
-from invgp.latent_model.prior import gaussian_noise
+from invgp.latent_model.problem_prior import gaussian_noise
 from invgp.problem import Floats, Problem
 
 

@@ -13,7 +13,7 @@ from invgp.core.backend import Array, Backend, array_namespace
 from invgp.core.coupled import GaussianNoise
 from invgp.core.kernels import squared_distances
 from invgp.latent_model.discrepancy import discrepancy_covariance
-from invgp.latent_model.prior import gaussian_noise, noise_covariance
+from invgp.latent_model.problem_prior import gaussian_noise, noise_covariance
 from invgp.likelihoods import Laplace, StudentT
 from invgp.problem import Floats, Problem
 

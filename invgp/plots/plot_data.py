@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from invgp.errors import PlotError
 from invgp.files.meshes import mesh_of
 from invgp.maps.grids import read_axis_letters
-from invgp.maps.modes import select_mode
 from invgp.maps.nodes import SURVEY, as_map
 from invgp.maps.predict import predict
+from invgp.maps.select_mode import select_mode
 from invgp.plots.style import choose_colours
 from invgp.posterior.gaussian_processes import read_process_posterior
 from invgp.posterior.latent_names import scalar_names

@@ -11,8 +11,8 @@ import xarray as xr
 
 from invgp.formatting import convergence_advice, count_noun
 from invgp.inference.diagnostics import CLOSE_FIT, POOR_FIT
-from invgp.maps.modes import select_mode
 from invgp.maps.nodes import as_points
+from invgp.maps.select_mode import select_mode
 from invgp.plots.axis_labels import MINUS, quantity_name, unit_label
 from invgp.plots.hyperparameter_figure import hyperparameter_words, read_hyperparameters
 from invgp.plots.plot_data import TWO_SIGMA, Curve, Floats, read_curves, read_names, read_values

@@ -13,7 +13,7 @@ from invgp.core.geometry import inducing_factor
 from invgp.emulation.emulator_inputs import Inputs
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.latent_model.noise_density import noise_log_density, noise_log_density_gradient
-from invgp.latent_model.prior import gaussian_noise, kernels_of
+from invgp.latent_model.problem_prior import gaussian_noise, kernels_of
 from invgp.problem import Floats, Problem
 from invgp.sampling.polynomial_surrogate import PolynomialFit, RecentRuns, fit_polynomials
 from invgp.sampling.tolerant_simulator import TolerantSimulator

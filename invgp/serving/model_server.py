@@ -26,7 +26,7 @@ import h11
 from invgp.adapters.http_client import quote_text
 from invgp.adapters.protocol import ForwardModel, input_size
 
-from .answers import METHODS, RequestError, answer_request, check_method
+from .replies import METHODS, RequestError, answer_request, check_method
 from .run_queue import RunQueue
 
 PORT = 4242

@@ -19,7 +19,7 @@ from invgp.execution.pools.worker_processes import initialise_worker, start_work
 from invgp.execution.run_directories import end_programs, remove_run_directory
 from invgp.problem import Floats
 
-from .answers import RequestError
+from .replies import RequestError
 
 DIRECTORIES_KEPT = 20  # of the latest failed runs
 

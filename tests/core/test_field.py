@@ -10,7 +10,7 @@ import pytest
 
 from helpers.linear_field import LinearProblem, kernel_on, line
 from invgp.core.backend import Backend, to_numpy
-from invgp.core.field.evidence import LinearisedData, NodeSlopes
+from invgp.core.field.field_evidence import LinearisedData, NodeSlopes
 from invgp.core.field.field_gaussian import LowRankGaussian, mirrored_normals
 from invgp.core.field.field_inference import FieldInference
 from invgp.core.field.grid_basis import leading_modes, pivoted_cholesky

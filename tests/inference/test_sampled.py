@@ -9,7 +9,7 @@ from invgp.inference.draw_checks import change_by_weights, extreme_draws
 from invgp.inference.importance_draws import smooth_weights
 from invgp.inference.runner import Runner
 from invgp.inference.tempered_draws import independent_groups
-from invgp.latent_model.prior import prior_of
+from invgp.latent_model.problem_prior import prior_of
 from invgp.progress import SilentMonitor
 
 SITES = 6

@@ -9,8 +9,8 @@ from helpers.problems import linear_problem
 from helpers.two_modes import SHARES, add_modes
 from invgp import netcdf, plots, reports
 from invgp.errors import ConfigError
-from invgp.maps.modes import select_mode
 from invgp.maps.predict import predict
+from invgp.maps.select_mode import select_mode
 
 
 @pytest.fixture(scope="module")

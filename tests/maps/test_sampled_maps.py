@@ -9,9 +9,9 @@ import invgp
 from helpers.exact_posterior import joint_posterior
 from helpers.problems import linear_problem
 from invgp.errors import ConfigError
-from invgp.maps.modes import select_mode
 from invgp.maps.predict import predict
 from invgp.maps.read_posterior_field import read_posterior_field
+from invgp.maps.select_mode import select_mode
 
 SITES, DATA, NOISE, SCALE = np.asarray([0.0, 4.0]), np.asarray([1.0, 1.44]), 0.2, 3.0
 MEAN = 0.3

@@ -28,7 +28,7 @@ from invgp.core.backend import (
     to_numpy,
 )
 from invgp.core.field.elliptical_slices import Density, estimate_moments
-from invgp.core.field.evidence import LinearisedData
+from invgp.core.field.field_evidence import LinearisedData
 from invgp.core.field.field_gaussian import (
     Gaussian,
     LowRankGaussian,
