@@ -35,6 +35,7 @@ _SHORT_NAMES = {
 }  # fmt: skip
 _OTHER_SPELLINGS = {"regularization": "regularisation"}
 _VERSIONS = ("1", "2")
+_MISSING_OPTIONS = ("missing_value", "missing_values")  # both are in use
 _MISSING = ("", "nan", "na")
 # A quote is one only at the start of a word: an apostrophe in a name is a letter.
 _WORD = re.compile(r"\"([^\"]*)\"(?=\s|$)|'([^']*)'(?=\s|$)|(\S+)")
@@ -142,6 +143,9 @@ class ControlSections:
     def _table(self, section: str, position: int, line: str, needed: tuple[str, ...]) -> Iterator[Row]:
         name, *options = split_words(line)
         settings = {key.lower(): value for key, value in zip(options[::2], options[1::2], strict=False)}
+        unknown = [key for key in settings if key not in ("sep", *_MISSING_OPTIONS)]
+        if unknown:
+            raise self.error(position, f"an external table has the options sep and missing_value, not {unknown[0]!r}")
         separator = settings.get("sep", ",").lower()
         text = read_setting(SETTING, find_file(self.path.parent, name))
         lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
@@ -156,7 +160,7 @@ class ControlSections:
         for column in needed:
             if column not in header:
                 raise self.error(position, f"the table {name!r} has no column {column!r}")
-        missing = (*_MISSING, settings.get("missing_values", "").lower())
+        missing = (*_MISSING, *(settings.get(key, "").lower() for key in _MISSING_OPTIONS))
         for row in rows[1:]:
             entries = [entry.strip() for entry in row]
             yield {key: entry for key, entry in zip(header, entries, strict=False) if entry.lower() not in missing}

@@ -11,7 +11,13 @@ fi
 cd "$name"
 if [[ ! -x .venv/bin/invgp ]]; then
     "${PYTHON:-python3}" -m venv .venv
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check ../../.. "$name"
+    packages=("$name")
+    [[ ! -f requirements.txt ]] || packages=(--requirement requirements.txt)
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check ../../.. "${packages[@]}"
+fi
+if [[ -f serve.sh ]]; then
+    bash serve.sh >server.log 2>&1 &
+    trap 'kill "$!"' EXIT
 fi
 export OPENBLAS_NUM_THREADS=1
 .venv/bin/python simulator.py

@@ -68,6 +68,19 @@ def write_case(folder: Path, control: str = CONTROL) -> Path:
     return folder / "case.pst"
 
 
+@pytest.mark.parametrize("option", ["missing_value", "missing_values"])
+def test_that_the_word_for_a_missing_entry_is_no_entry(option: str, tmp_path: Path) -> None:
+    path = write_case(tmp_path, CONTROL.replace("PAR.CSV", f"PAR.CSV {option} none_given"))
+    (tmp_path / "tables/par.csv").write_text(PARAMETERS.replace("hk, nan", "none_given, nan"))
+    assert [p.group for p in read_control(path).parameters.values()] == ["hk", ""]
+
+
+def test_that_an_unknown_option_of_an_external_table_is_named(tmp_path: Path) -> None:
+    path = write_case(tmp_path, CONTROL.replace("PAR.CSV", "PAR.CSV seperator w"))
+    with pytest.raises(AdapterError, match="line 9: an external table has the options sep and missing_value, not 'sep"):
+        read_control(path)
+
+
 def evaluate(model: ExecutableModel, folder: Path, values: list[list[float]]) -> tuple[np.ndarray, tuple[str, ...]]:
     context = RunContext([f"r{i}" for i in range(len(values))], folder / "runs")
     got = model.evaluate(np.asarray(values), context)

@@ -1,15 +1,20 @@
 """The recipes: each with its own package, which is installed only where somebody wants to run it."""
 
+import os
+import socket
 import subprocess
 import sys
+import sysconfig
 import tomllib
+from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import invgp
 
-RECIPES = ("disba", "empymod", "harmonica")
+RECIPES = ("disba", "empymod", "harmonica", "tesseract")
 pytestmark = pytest.mark.study
 
 
@@ -18,7 +23,7 @@ def test_that_a_wrong_name_lists_the_recipes(root):
         ["bash", root / "case_studies/recipes/run.sh", "empymood"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert done.stderr.strip() == "usage: run.sh NAME, where NAME is one of: disba empymod harmonica"
+    assert done.stderr.strip() == "usage: run.sh NAME, where NAME is one of: disba empymod harmonica tesseract"
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -43,11 +48,41 @@ def test_that_a_recipe_is_short_and_its_configuration_is_valid_without_the_packa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", [name for name in RECIPES if name != "tesseract"])
 def test_that_a_recipe_reaches_a_posterior_with_its_package(name, root, tmp_path):
     pytest.importorskip(name, reason=f"{name} is not installed; case_studies/recipes/run.sh {name} runs the recipe")
     for file in ("simulator.py", "survey.toml"):
         (tmp_path / file).write_bytes((root / "case_studies" / "recipes" / name / file).read_bytes())
     subprocess.run([sys.executable, "simulator.py"], cwd=tmp_path, check=True)
     subprocess.run([sys.executable, "-m", "invgp", "run", "survey.toml"], cwd=tmp_path, check=True)
+    assert invgp.has_converged(invgp.open_posterior(tmp_path / "posterior.nc"))
+
+
+@pytest.mark.slow
+def test_that_the_recipe_of_a_server_reaches_a_posterior_and_reports_what_the_server_says(root, tmp_path):
+    pytest.importorskip("tesseract_core.runtime", reason="case_studies/recipes/run.sh tesseract runs the recipe")
+    for file in (root / "case_studies" / "recipes" / "tesseract").glob("*.*"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        port = listener.getsockname()[1]
+    runtime = Path(sysconfig.get_path("scripts")) / "tesseract-runtime"
+    variables = os.environ | {"TESSERACT_SERVERS": f"http://127.0.0.1:{port}", "TESSERACT_RUNTIME": str(runtime)}
+    with subprocess.Popen(["bash", "serve.sh", str(port)], cwd=tmp_path, env=variables) as server:
+        try:
+            subprocess.run([sys.executable, "simulator.py"], cwd=tmp_path, env=variables, check=True)
+            subprocess.run(
+                [sys.executable, "-m", "invgp", "run", "survey.toml"], cwd=tmp_path, env=variables, check=True
+            )
+            crossing = "from simulator import two_way_time; two_way_time([500.0, 200.0], [2000.0, 2500.0])"
+            failed = subprocess.run(
+                [sys.executable, "-c", crossing],
+                cwd=tmp_path,
+                env=variables,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert "the reflectors cross" in failed.stderr
+        finally:
+            server.terminate()
     assert invgp.has_converged(invgp.open_posterior(tmp_path / "posterior.nc"))
