@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,19 +25,58 @@ from invgp.latent_model.noise_density import noise_log_density
 from invgp.posterior import Diagnostics
 from invgp.problem import Floats, Problem
 
-WIDENED = 1.5  # factor on the posterior spread in the importance proposal, which must be wider than the posterior
-LEAST_PRECISION = 0.1  # smallest eigenvalue of the cavity precision, relative to the prior precision
-FEWEST_EFFECTIVE = 4.0  # effective samples below which the shape error is not determined
-DOUBTFUL = 0.2  # shape error that is reported, in standard deviations
-POOR_FIT, CLOSE_FIT = 2.0, 0.2  # mean squared normalised residual
-UNEXPLAINED = 10.0  # smallest expected misfit of an unexplained site
-CHANCE = 1e-2  # probability that a correct posterior has any unexplained site
-FARTHEST_NEIGHBOUR = 2.0  # length-scales: median distance to the nearest site above which a note is added
-FEWEST_DATA = 20  # fewest data of an observation and label for a note on their misfit
-NEIGHBOURS = 4  # of a site, whose residuals are compared
-BIASED = 4.0  # score of the residuals of neighbours above which a note is added, in standard deviations
-LARGEST_RESIDUAL = 3.0  # larger residuals count as this, so that outliers do not matter
-NAMED = 5  # most sites that a note lists
+
+@dataclass(frozen=True)
+class DiagnosticOptions:
+    """Tuning of the diagnostics, and the limits above or below which they are reported.
+
+    Attributes
+    ----------
+    widened : float
+        Factor on the posterior spread in the importance proposal, which must be wider than the posterior.
+    least_precision : float
+        Smallest eigenvalue of the cavity precision, relative to the prior precision.
+    fewest_effective : float
+        Effective samples below which the shape error is not determined.
+    doubtful : float, standard deviations
+        Shape error that is reported.
+    poor_fit, close_fit : float
+        Mean squared normalised residual above or below which it is reported.
+    unexplained : float
+        Smallest expected misfit of an unexplained site.
+    chance : float
+        Probability that a correct posterior has any unexplained site.
+    farthest_neighbour : float, length-scales
+        Median distance to the nearest site above which a learnt length-scale is reported.
+    fewest_data : int
+        Fewest data of an observation and label for a note on their misfit.
+    neighbours : int
+        Neighbours of a site whose residuals are compared.
+    biased : float, standard deviations
+        Score of the residuals of neighbours above which it is reported.
+    largest_residual : float
+        Larger residuals count as this, so that outliers do not matter.
+    named : int
+        Most sites that a note lists.
+    """
+
+    widened: float = 1.5
+    least_precision: float = 0.1
+    fewest_effective: float = 4.0
+    doubtful: float = 0.2
+    poor_fit: float = 2.0
+    close_fit: float = 0.2
+    unexplained: float = 10.0
+    chance: float = 1e-2
+    farthest_neighbour: float = 2.0
+    fewest_data: int = 20
+    neighbours: int = 4
+    biased: float = 4.0
+    largest_residual: float = 3.0
+    named: int = 5
+
+
+DEFAULTS = DiagnosticOptions()
 
 
 def chi_square(problem: Problem, predicted: Floats) -> Floats:
@@ -60,11 +100,13 @@ def expected_misfit(problem: Problem, predicted: Floats, predicted_std: Floats) 
     return np.where(counts, np.nansum(squares, axis=1) / np.maximum(counts, 1), np.nan)
 
 
-def find_unexplained(problem: Problem, predicted: Floats, predicted_std: Floats) -> NDArray[np.bool_]:
+def find_unexplained(
+    problem: Problem, predicted: Floats, predicted_std: Floats, options: DiagnosticOptions = DEFAULTS
+) -> NDArray[np.bool_]:
     """Return a mask (N,) of the sites whose misfit is larger than chance explains at any site of the survey."""
     misfit = expected_misfit(problem, predicted, predicted_std)
     counts = np.maximum(np.isfinite(problem.survey.Y).sum(axis=1), 1)
-    chance = CHANCE / problem.survey.size
+    chance = options.chance / problem.survey.size
     if problem.noise.kind == "gaussian":
         limit = chi2.isf(chance, counts) / counts
     else:  # the largest residual may dominate the misfit
@@ -73,7 +115,7 @@ def find_unexplained(problem: Problem, predicted: Floats, predicted_std: Floats)
         tail = t.isf(0.5 * chance / counts, degrees) if heavy else -np.log(chance / counts)
         limit = tail**2 * ((degrees - 2.0) / degrees if heavy else 0.5)
     # The posterior's own spread adds at most about 1.
-    return np.asarray(np.nan_to_num(misfit) > np.maximum(limit + 1.0, UNEXPLAINED))
+    return np.asarray(np.nan_to_num(misfit) > np.maximum(limit + 1.0, options.unexplained))
 
 
 class Cavity:
@@ -86,6 +128,7 @@ class Cavity:
     rng : numpy.random.Generator
     samples : int
         Number of samples per site, S.
+    options : DiagnosticOptions
 
     Attributes
     ----------
@@ -94,9 +137,14 @@ class Cavity:
     """
 
     def __init__(
-        self, posterior: GaussianPosterior, sites: NDArray[np.intp], rng: np.random.Generator, samples: int
+        self,
+        posterior: GaussianPosterior,
+        sites: NDArray[np.intp],
+        rng: np.random.Generator,
+        samples: int,
+        options: DiagnosticOptions = DEFAULTS,
     ) -> None:
-        self.sites = sites
+        self.sites, self.options = sites, options
         mean, covariance = (to_numpy(part)[sites] for part in posterior.marginals)
         prior_mean = to_numpy(posterior.prior.mean)[sites]
         own_precision, own_shift = (to_numpy(part)[sites] for part in posterior.sites)
@@ -105,12 +153,12 @@ class Cavity:
         # In units of the prior. The cavity precision may be indefinite, or so small that samples would be far outside
         # the prior; its eigenvalues are limited.
         values, vectors = np.linalg.eigh((precision - own_precision) * prior_std[:, None] * prior_std)
-        factor = prior_std[:, None] * vectors / np.sqrt(np.maximum(values, LEAST_PRECISION))[:, None, :]
+        factor = prior_std[:, None] * vectors / np.sqrt(np.maximum(values, options.least_precision))[:, None, :]
         spread = factor @ factor.swapaxes(-1, -2)
         shift = precision @ (mean - prior_mean)[..., None] - own_shift[..., None]
         self.mean, self.covariance = mean, covariance
         self.others = prior_mean + (spread @ shift)[..., 0], spread
-        self.wide = mean, WIDENED**2 * covariance
+        self.wide = mean, options.widened**2 * covariance
         count, latents = mean.shape
         normals = Points.draw(rng, samples // 2, count, latents, Backend(np, "cpu")).normals()
         self.latents = np.concatenate([_transform_normals(normals, *gaussian) for gaussian in (self.others, self.wide)])
@@ -139,13 +187,13 @@ class Cavity:
         # Subtract the expected Monte Carlo error.
         chance = 1.0 / np.sqrt(effective) + 5.0 / effective
         off = np.maximum(np.abs(mean - self.mean) / np.sqrt(own), 0.5 * np.abs(np.log(variance / own)))
-        enough = known & (effective >= FEWEST_EFFECTIVE)
+        enough = known & (effective >= self.options.fewest_effective)
         return np.where(enough[:, None], np.maximum(off - chance[:, None], 0.0), np.nan)
 
 
-def doubtful_latents(problem: Problem, shape_errors: Floats) -> list[str]:
+def doubtful_latents(problem: Problem, shape_errors: Floats, options: DiagnosticOptions = DEFAULTS) -> list[str]:
     """Name the latents and labels with a large shape error (N, Q) at any site; empty if all have one."""
-    doubtful = np.any(np.nan_to_num(shape_errors) > DOUBTFUL, axis=0).tolist()
+    doubtful = np.any(np.nan_to_num(shape_errors) > options.doubtful, axis=0).tolist()
     names = [f"{v.name} {label}".strip() for v in problem.latents for label in v.labels or [""]]
     return [] if all(doubtful) else [name for name, doubt in zip(names, doubtful, strict=True) if doubt]
 
@@ -159,6 +207,7 @@ def diagnose(
     *,
     converged: bool = True,
     latents: Sequence[str] = (),
+    options: DiagnosticOptions = DEFAULTS,
 ) -> Diagnostics:
     """Compute the diagnostics of a posterior, and describe them in sentences.
 
@@ -176,21 +225,23 @@ def diagnose(
         Whether the posterior has converged. If not, its misfit contains no information on the noise.
     latents : sequence of str
         Latents with a large shape error, if not all have one.
+    options : DiagnosticOptions
     """
     misfit = chi_square(problem, predicted)
     misfits = expected_misfit(problem, predicted, predicted_std)
-    far = _unexplained_sentences(np.where(find_unexplained(problem, predicted, predicted_std), misfits, 0.0))
+    unexplained = find_unexplained(problem, predicted, predicted_std, options)
+    far = _unexplained_sentences(np.where(unexplained, misfits, 0.0), options)
     sentences = [
         *notes,
         *far,
-        *(_misfit_sentences(problem, misfit, predicted_std) if converged else ()),
-        *(_bias_sentences(problem, predicted) if converged else ()),
-        *_shape_sentences(shape_error, latents),
+        *(_misfit_sentences(problem, misfit, predicted_std, options) if converged else ()),
+        *(_bias_sentences(problem, predicted, options) if converged else ()),
+        *_shape_sentences(shape_error, latents, options),
     ]
-    return Diagnostics(misfit, shape_error, (*sentences, *_length_scale_sentences(problem)))
+    return Diagnostics(misfit, shape_error, (*sentences, *_length_scale_sentences(problem, options)))
 
 
-def neighbour_score(X: Floats, residuals: Floats) -> float:
+def neighbour_score(X: Floats, residuals: Floats, options: DiagnosticOptions = DEFAULTS) -> float:
     """Compute how far the sum of products of the residuals of neighbours is from zero, in standard deviations.
 
     If the noise of different sites is independent and the simulator is right, residuals of neighbours are
@@ -202,11 +253,13 @@ def neighbour_score(X: Floats, residuals: Floats) -> float:
         Coordinates of the sites.
     residuals : array, shape (N,)
         In standard deviations of the noise. Larger ones than noise of another size would be are scaled down.
+    options : DiagnosticOptions
     """
-    r = np.clip(residuals / max(1.0, float(np.sqrt(np.mean(residuals**2)))), -LARGEST_RESIDUAL, LARGEST_RESIDUAL)
+    largest = options.largest_residual
+    r = np.clip(residuals / max(1.0, float(np.sqrt(np.mean(residuals**2)))), -largest, largest)
     extent = np.ptp(X, axis=0)
     scaled = X / np.where(extent > 0.0, extent, 1.0)
-    _, nearest = KDTree(scaled).query(scaled, k=min(NEIGHBOURS + 1, len(X)))
+    _, nearest = KDTree(scaled).query(scaled, k=min(options.neighbours + 1, len(X)))
     nearest = np.reshape(nearest, (len(X), -1))
     own = np.repeat(np.arange(len(X)), np.size(nearest, 1))
     pairs = np.unique(np.sort(np.stack([own, nearest.ravel()], axis=-1), axis=1), axis=0)
@@ -214,7 +267,7 @@ def neighbour_score(X: Floats, residuals: Floats) -> float:
     return float(np.sum(r[pairs[:, 0]] * r[pairs[:, 1]]) / math.sqrt(len(pairs)))
 
 
-def _bias_sentences(problem: Problem, predicted: Floats) -> list[str]:
+def _bias_sentences(problem: Problem, predicted: Floats, options: DiagnosticOptions) -> list[str]:
     """Describe observations whose residuals are similar at neighbouring sites, unlike independent noise."""
     if problem.noise.correlates_sites:
         return []
@@ -223,7 +276,9 @@ def _bias_sentences(problem: Problem, predicted: Floats) -> list[str]:
         labels: Sequence[object] = observation.labels or [""]
         for label, column in zip(labels, residuals.T[problem.observation_slices[observation.name]], strict=True):
             known = np.isfinite(column)
-            if known.sum() >= FEWEST_DATA and neighbour_score(problem.survey.X[known], column[known]) > BIASED:
+            if known.sum() < options.fewest_data:
+                continue
+            if neighbour_score(problem.survey.X[known], column[known], options) > options.biased:
                 sentences.append(
                     f"The residuals of {f'{observation.name} {label}'.strip()} are similar at neighbouring sites, "
                     "which independent noise does not explain: the simulator may be biased, a length-scale too long, "
@@ -233,26 +288,26 @@ def _bias_sentences(problem: Problem, predicted: Floats) -> list[str]:
     return sentences
 
 
-def _misfit_sentences(problem: Problem, misfit: Floats, predicted_std: Floats) -> list[str]:
+def _misfit_sentences(problem: Problem, misfit: Floats, predicted_std: Floats, options: DiagnosticOptions) -> list[str]:
     sentences = []
     observed = np.isfinite(problem.survey.Y)
     counts = np.sum(observed, axis=0)
     # Where each datum is fitted by latents of its own, residuals of the mean are small whatever the noise; the
     # posterior spread of the prediction is then as large as the noise.
     spread = np.sum(np.where(observed, predicted_std / problem.noise_std, 0.0) ** 2, axis=0) / np.maximum(counts, 1)
-    expected = np.where(counts >= FEWEST_DATA, misfit + spread, 1.0)
-    misfit = np.where(counts >= FEWEST_DATA, misfit, 1.0)
+    expected = np.where(counts >= options.fewest_data, misfit + spread, 1.0)
+    misfit = np.where(counts >= options.fewest_data, misfit, 1.0)
     for observation in problem.survey.observations:
         labels: Sequence[object] = observation.labels or [""]
         columns = problem.observation_slices[observation.name]
         for label, value, whole in zip(labels, misfit[columns], expected[columns], strict=True):
             what = f"{observation.name} {label}".strip()
-            if value > POOR_FIT:
+            if value > options.poor_fit:
                 sentences.append(
                     f"{what} is fitted worse than its noise allows (mean squared normalised residual "
                     f"{value:.2g}): the noise may be larger than stated, or the simulator misses something."
                 )
-            elif whole < CLOSE_FIT:
+            elif whole < options.close_fit:
                 sentences.append(
                     f"{what} is fitted far more closely than its noise level implies (mean squared normalised residual "
                     f"{value:.2g}): the noise may be smaller than stated."
@@ -260,8 +315,8 @@ def _misfit_sentences(problem: Problem, misfit: Floats, predicted_std: Floats) -
     return sentences
 
 
-def _unexplained_sentences(misfit: Floats) -> list[str]:
-    sites, named = _name_worst_sites(misfit, 0.0)
+def _unexplained_sentences(misfit: Floats, options: DiagnosticOptions) -> list[str]:
+    sites, named = _name_worst_sites(misfit, 0.0, options.named)
     if not sites:
         return []
     return [
@@ -271,8 +326,8 @@ def _unexplained_sentences(misfit: Floats) -> list[str]:
     ]
 
 
-def _shape_sentences(shape_error: Floats, latents: Sequence[str]) -> list[str]:
-    sites, named = _name_worst_sites(shape_error, DOUBTFUL)
+def _shape_sentences(shape_error: Floats, latents: Sequence[str], options: DiagnosticOptions) -> list[str]:
+    sites, named = _name_worst_sites(shape_error, options.doubtful, options.named)
     if not sites:
         return []
     of = f" of {', '.join(latents)}" if latents else ""
@@ -283,14 +338,14 @@ def _shape_sentences(shape_error: Floats, latents: Sequence[str]) -> list[str]:
     ]
 
 
-def _name_worst_sites(values: Floats, limit: float) -> tuple[int, str]:
+def _name_worst_sites(values: Floats, limit: float, most: int) -> tuple[int, str]:
     """Count the sites with a value above `limit`, and list the numbers of the worst."""
     beyond = np.flatnonzero(np.nan_to_num(values) > limit)
     worst = beyond[np.argsort(-values[beyond])]
-    return len(beyond), ", ".join(str(n + 1) for n in worst[:NAMED]) + (" and others" if len(worst) > NAMED else "")
+    return len(beyond), ", ".join(str(n + 1) for n in worst[:most]) + (" and others" if len(worst) > most else "")
 
 
-def _length_scale_sentences(problem: Problem) -> list[str]:
+def _length_scale_sentences(problem: Problem, options: DiagnosticOptions) -> list[str]:
     """Describe learnt length-scales that are so short that the sites are independent."""
     X, sentences = problem.survey.X, []
     if len(X) < 2:
@@ -301,7 +356,7 @@ def _length_scale_sentences(problem: Problem) -> list[str]:
         scaled = X / latent.correlation_length(X.shape[1])
         nearest, _ = KDTree(scaled).query(scaled, k=2)
         spacing = np.median(np.asarray(nearest)[:, 1])
-        if spacing > FARTHEST_NEIGHBOUR:
+        if spacing > options.farthest_neighbour:
             sentences.append(
                 f"The length-scale of {latent.name} was learnt to be far below the distance between sites, where the "
                 "data cannot distinguish values: start it nearer to what you expect, or give it a prior."

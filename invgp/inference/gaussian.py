@@ -18,7 +18,7 @@ from invgp.core.coupled.stage import Stage
 from invgp.emulation.run_schedule import runs_in_a_step
 from invgp.errors import RunsFailedError
 from invgp.inference.alternative_modes import search_alternative_modes
-from invgp.inference.diagnostics import DOUBTFUL, Cavity
+from invgp.inference.diagnostics import DEFAULTS, Cavity
 from invgp.inference.emulated_posterior import EmulatedPosterior, SamplingOptions
 from invgp.inference.emulator_search import (
     measure_solver_noise,
@@ -147,7 +147,7 @@ def _restart_where_doubtful(model: SiteModel, runner: Runner, state: SearchState
     """
     if 2 * state.direct.sum() > len(state.direct):
         return state
-    doubtful = state.direct & ~(state.shape_error <= DOUBTFUL)  # or not determined
+    doubtful = state.direct & ~(state.shape_error <= DEFAULTS.doubtful)  # or not determined
     found = restart_around(model, runner, state, doubtful)
     return state if found.candidate is state.candidate else check_shape(model, runner, found)
 

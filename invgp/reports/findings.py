@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from invgp.formatting import convergence_advice, count_noun
-from invgp.inference.diagnostics import CLOSE_FIT, POOR_FIT
+from invgp.inference.diagnostics import DEFAULTS
 from invgp.maps.nodes import as_points
 from invgp.maps.select_mode import select_mode
 from invgp.plots.axis_labels import MINUS, quantity_name, unit_label
@@ -220,9 +220,9 @@ def _data_row(ds: xr.Dataset, name: str, curve: Curve) -> dict[str, str]:
 def _describe_fit(chi_square: float) -> str:
     if not np.isfinite(chi_square):
         return "no observation"
-    if chi_square > POOR_FIT:
+    if chi_square > DEFAULTS.poor_fit:
         return "residuals larger than the noise"
-    return "residuals smaller than the noise" if chi_square < CLOSE_FIT else "residuals as large as the noise"
+    return "residuals smaller than the noise" if chi_square < DEFAULTS.close_fit else "residuals as large as the noise"
 
 
 def diagnostic_remarks(ds: xr.Dataset) -> list[str]:

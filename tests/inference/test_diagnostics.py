@@ -11,7 +11,7 @@ from helpers.inversions import SearchUnderWay, sites_on_a_line
 from helpers.line_problems import line_problem
 from helpers.problems import map_problem
 from invgp.core.kernels import Matern52
-from invgp.inference.diagnostics import BIASED, Cavity, diagnose, doubtful_latents, neighbour_score
+from invgp.inference.diagnostics import DEFAULTS, Cavity, diagnose, doubtful_latents, neighbour_score
 from invgp.problem import Noise
 
 SLOPE, NOISE = 2.0, 0.5
@@ -116,7 +116,7 @@ def test_that_independent_residuals_are_not_reported_as_a_bias():
     rng = np.random.default_rng(8)
     scores = [neighbour_score(rng.random((n, d)), s * rng.standard_normal(n))
               for n in (20, 100, 400) for d in (1, 2) for s in (0.1, 1.0, 5.0) for _ in range(100)]  # fmt: skip
-    assert max(scores) < BIASED
+    assert max(scores) < DEFAULTS.biased
     assert abs(np.mean(scores)) < 0.1
     outliers = rng.standard_t(2.1, (200, 60))
-    assert max(neighbour_score(np.arange(60.0)[:, None], row) for row in outliers) < BIASED
+    assert max(neighbour_score(np.arange(60.0)[:, None], row) for row in outliers) < DEFAULTS.biased
