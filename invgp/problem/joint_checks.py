@@ -6,6 +6,7 @@ import numpy as np
 
 from invgp.errors import ArgumentError
 from invgp.formatting import join_names
+from invgp.problem.earlier_posterior import EarlierField
 from invgp.problem.processes_and_rows import ProcessesAndRows
 from invgp.problem.survey import Grid, Survey
 
@@ -24,6 +25,8 @@ def check_can_join(own: ProcessesAndRows, other: ProcessesAndRows, name: str) ->
         raise ArgumentError(
             f"others: must be site models like this problem, {name!r} was a field model; join this problem to it"
         )
+    if own.grid is None and isinstance(other.forward, EarlierField):
+        raise ArgumentError("without: must leave a field model, because the prior is the posterior of one")
     if own.grid is not None and other.grid is None:
         _check_site_model(own, own.grid, other, name)
     if own.grid is not None and other.grid is not None and not np.array_equal(own.grid.X, other.grid.X):

@@ -139,6 +139,22 @@ def test_that_a_source_of_a_mix_that_is_left_out_equals_the_problem_without_it()
     np.testing.assert_array_equal(left["depth"], alone["depth"])
 
 
+def test_that_the_posterior_of_a_field_model_is_the_prior_of_field_models_only():
+    first = invgp.invert(gravity())
+    again = invgp.define(
+        {"x": STATIONS, "g": GRAVITY},
+        coordinates={"x": "m"},
+        observations={"g": "1"},
+        latents=latents(),
+        forward=linear_gravity,
+        grid={"x": {"unit": "m", "start": 0.0, "stop": 2000.0, "step": 50.0}},
+        noise={"g": 1.5},
+        prior=first,
+    )
+    with pytest.raises(ConfigError, match="without: must leave a field model, because the prior is the posterior"):
+        again.join({"soundings": soundings()}).without("survey")
+
+
 def test_that_failed_runs_of_a_site_model_are_missing_data():
     def fails_at_times(depth, velocity):
         return np.where(depth > 118.0, np.nan, 0.5 * depth + velocity)
