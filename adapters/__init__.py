@@ -18,6 +18,7 @@ from .protocol import (
     Status,
     input_size,
     output_size,
+    split_jacobian,
 )
 from .readers import CsvFile, EclipseFile, JsonFile, NetcdfFile, OutputFile, PythonFile, Reader, RegexFile, TableFile
 from .templates import InputTemplate, Template, TemplateError
@@ -56,4 +57,5 @@ __all__ = [
     "load_instructions",
     "output_size",
     "pest_model",
+    "split_jacobian",
 ]

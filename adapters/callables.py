@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .function_imports import import_function
-from .protocol import AdapterError, Evaluations, Floats, Quantity, RunContext, Status
+from .protocol import AdapterError, Evaluations, Floats, Quantity, RunContext, Status, output_size
 from .quantities import check_batch, check_quantities, digest_of, size_of, type_name
 from .run_errors import RunError, check_outputs
 
@@ -37,6 +38,11 @@ class CallableModel:
     one row: a float, or an array of shape (size,), for each input. It returns a float, or an array of shape (size,),
     for each output. With several outputs, the function returns a tuple in their order, or a dict by name.
 
+    With `jacobian`, the function returns a pair: the outputs as above, and their derivatives by the inputs. The latter
+    are an array of shape (B, P, I), with all P numbers of the outputs and all I numbers of the inputs in order, or a
+    dict with an array of shape (B, P, size) for each input. Derivatives by inputs that are not in the dict are zero. An
+    input without labels may have the shape (B, P). A function that takes one row returns them without the axis B.
+
     Parameters
     ----------
     function : callable or str
@@ -49,6 +55,10 @@ class CallableModel:
         Whether a run that lacks some of its outputs (NaN) succeeds.
     rows : int, optional
         Number of rows per task; by default 4096 for a vectorised function and 64 for another.
+    jacobian : bool
+        Whether the function also returns the Jacobian of its outputs.
+    jacobian_cost : float
+        Cost of a Jacobian in runs, at least 0.
     search_path : Path, optional
         Directory that is put at the start of ``sys.path`` to import `function` by name.
     name : str
@@ -71,6 +81,8 @@ class CallableModel:
     vectorised: bool = True
     partial: bool = False
     rows: int | None = None
+    jacobian: bool = False
+    jacobian_cost: float = 0.0
     search_path: Path | None = None
     name: str = ""
     digest: str = field(init=False, repr=False)
@@ -79,6 +91,8 @@ class CallableModel:
     def __post_init__(self) -> None:
         check_quantities("inputs", self.inputs)
         check_quantities("outputs", self.outputs)
+        if not (math.isfinite(self.jacobian_cost) and self.jacobian_cost >= 0.0):
+            raise AdapterError("jacobian_cost", f"must be a number of runs, at least 0, was {self.jacobian_cost!r}")
         call = self._resolve()
         self._check_parameters(call)
         # The only assignments to a frozen instance: values that the settings determine.
@@ -119,7 +133,7 @@ class CallableModel:
             outputs = self._call_function(values)
         except _BadResultError as error:
             messages = tuple(f"run {label}: {error}" for label in context.labels)
-            nothing = np.full((len(values), size_of(self.outputs)), np.nan)
+            nothing = np.full((len(values), output_size(self)), np.nan)
             return Evaluations(nothing, (Status.UNREADABLE,) * len(values), messages)
         except (Exception, SystemExit) as error:
             result = self._evaluate_rows(values, context)
@@ -132,7 +146,7 @@ class CallableModel:
         return self._check(outputs, context)
 
     def _evaluate_rows(self, values: Floats, context: RunContext) -> Evaluations:
-        nothing = np.full((1, size_of(self.outputs)), np.nan)
+        nothing = np.full((1, output_size(self)), np.nan)
         parts = [Evaluations(nothing[:0], (), ())]
         for i, label in enumerate(context.labels):
             try:
@@ -146,9 +160,45 @@ class CallableModel:
         return Evaluations.concatenate(parts)
 
     def _call_function(self, values: Floats) -> Floats:
-        """Call the function once, with a batch (B, I) or a single row (1, I); return the outputs (B, P)."""
-        result = self._name_outputs(self._call(**self._arguments(values)))
-        return np.concatenate([self._reshape(q, result[q.name], len(values)) for q in self.outputs], axis=1)
+        """Call the function once, with a batch (B, I) or a single row (1, I); return the outputs and the Jacobians."""
+        result, rows = self._call(**self._arguments(values)), len(values)
+        parts = []
+        if self.jacobian:
+            if not isinstance(result, tuple) or len(result) != 2:
+                count = f" of {len(result)}" if isinstance(result, tuple | list) else ""
+                expected = "a tuple of the outputs and the Jacobian"
+                raise _BadResultError(f"the function returned {type_name(result)}{count}, expected {expected}")
+            result, jacobian = result
+            parts = [self._join_jacobian(jacobian, rows)]
+        named = self._name_outputs(result)
+        return np.concatenate([*(self._reshape(q, named[q.name], rows) for q in self.outputs), *parts], axis=1)
+
+    def _join_jacobian(self, jacobian: Any, rows: int) -> Floats:
+        """Return the Jacobians as columns (B, P I)."""
+        values, sizes = size_of(self.outputs), {q.name: q.size for q in self.inputs}
+        batch = (rows,) if self.vectorised else ()
+        if not isinstance(jacobian, Mapping):
+            whole = _as_floats("jacobian", jacobian)
+            expected = (*batch, values, sum(sizes.values()))
+            if whole.shape != expected:
+                raise _BadResultError(f"the Jacobian came with shape {whole.shape}, expected {expected}")
+            return whole.reshape(rows, -1)
+        if unknown := [name for name in jacobian if name not in sizes]:
+            raise _BadResultError(f"the Jacobian has the inputs {unknown}, expected some of {list(sizes)}")
+        parts = []
+        for quantity in self.inputs:
+            if quantity.name not in jacobian:
+                parts.append(np.zeros((rows, values, quantity.size)))
+                continue
+            part = _as_floats(f"jacobian[{quantity.name!r}]", jacobian[quantity.name])
+            allowed = [(*batch, values, quantity.size), *([(*batch, values)] if quantity.size == 1 else [])]
+            if part.shape not in allowed:
+                raise _BadResultError(
+                    f"the Jacobian by {quantity.name} came with shape {part.shape}, expected "
+                    + " or ".join(str(shape) for shape in allowed)
+                )
+            parts.append(part.reshape(rows, values, quantity.size))
+        return np.concatenate(parts, axis=2).reshape(rows, -1)
 
     def _arguments(self, values: Floats) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
@@ -199,13 +249,16 @@ class CallableModel:
         return f" (the argument {self.inputs[0].name!r} was an array of shape {shape}{_ONE_AT_A_TIME})"
 
     def _check(self, outputs: Floats, context: RunContext) -> Evaluations:
+        values = size_of(self.outputs)
         bad = ~np.isfinite(outputs).all(axis=1)
         status, messages = [Status.OK] * len(outputs), [""] * len(outputs)
         for i in np.flatnonzero(bad).tolist():
             try:
-                status[i], missing = check_outputs(self.outputs, outputs[i], partial=self.partial)
+                status[i], missing = check_outputs(self.outputs, outputs[i, :values], partial=self.partial)
             except RunError as error:
                 status[i], missing, outputs[i] = error.status, str(error), np.nan
+            if not missing:  # the outputs are finite
+                status[i], missing, outputs[i] = Status.NAN, "the Jacobian has a number that is not finite", np.nan
             messages[i] = f"run {context.labels[i]}: {missing}"
         return Evaluations(outputs, tuple(status), tuple(messages))
 
@@ -235,7 +288,8 @@ class CallableModel:
             ) from error
 
     def _compute_digest(self, call: Callable[..., Any]) -> str:
-        settings = (self.inputs, self.outputs, self.vectorised, *(("partial",) if self.partial else ()))
+        flags = [name for name in ("partial", "jacobian") if getattr(self, name)]
+        settings = (self.inputs, self.outputs, self.vectorised, *flags)
         return digest_of([_qualified_name(call), _source(call), repr(settings)])
 
 

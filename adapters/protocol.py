@@ -93,9 +93,10 @@ class Evaluations:
 
     Parameters
     ----------
-    outputs : array of float64, shape (B, P)
+    outputs : array of float64, shape (B, P), or (B, P + P I) for a model with Jacobians
         In the units of the outputs of the model. All values of a failed run are NaN, and so are the missing outputs of
-        a run with `Status.PARTIAL`.
+        a run with `Status.PARTIAL`. The Jacobian of a run follows its outputs: the derivatives of the first output by
+        all I inputs, then those of the second, and so on; `split_jacobian` separates them.
     status : tuple of Status, length B
     messages : tuple of str, length B
         Empty for a successful run; otherwise the label of the run, the cause, and its directory.
@@ -177,6 +178,10 @@ class ForwardModel(Protocol):
     An instance is picklable, because it is sent to worker processes, and deterministic. It does not raise an exception
     for a bad row; the status and the message of the row report the failure. The outcome of a row does not depend on the
     other rows. `invgp.adapters.testing.check_forward_model` checks these properties.
+
+    A model may have two more attributes. `jacobian` (bool) states whether each run also gives the derivatives of all
+    outputs by all inputs; see `Evaluations`. `jacobian_cost` (float) is the cost of these derivatives in runs, such as
+    1 for an adjoint solution that takes as long as the run itself. It is added to the number of runs.
     """
 
     @property
@@ -250,5 +255,37 @@ def input_size(model: ForwardModel) -> int:
 
 
 def output_size(model: ForwardModel) -> int:
-    """Return the number of columns of `Evaluations.outputs`."""
-    return sum(q.size for q in model.outputs)
+    """Return the number of columns of `Evaluations.outputs`, with those of the Jacobian."""
+    values = sum(q.size for q in model.outputs)
+    return values * (1 + input_size(model)) if gives_jacobian(model) else values
+
+
+def gives_jacobian(model: ForwardModel) -> bool:
+    """Return whether each run of a model gives the derivatives of its outputs, too."""
+    return bool(getattr(model, "jacobian", False))
+
+
+def cost_of_run(model: ForwardModel) -> float:
+    """Return the cost of one run of a model with its Jacobian, in runs without one."""
+    return 1.0 + float(getattr(model, "jacobian_cost", 0.0)) if gives_jacobian(model) else 1.0
+
+
+def split_jacobian(model: ForwardModel, outputs: Floats) -> tuple[Floats, Floats | None]:
+    """Separate outputs from Jacobians.
+
+    Parameters
+    ----------
+    model : ForwardModel
+    outputs : array, shape (B, P) or (B, P + P I)
+        As in `Evaluations`.
+
+    Returns
+    -------
+    outputs : array, shape (B, P)
+    jacobians : array, shape (B, P, I), or None
+        None if the model gives none.
+    """
+    if not gives_jacobian(model):
+        return outputs, None
+    values = sum(q.size for q in model.outputs)
+    return outputs[:, :values], outputs[:, values:].reshape(len(outputs), values, input_size(model))

@@ -52,7 +52,7 @@ class Target:
 
     def outputs(self, w: Floats) -> Floats:
         """Compute outputs (S, D) at w (S, R)."""
-        outputs, valid = Simulator(self.problem, self.directory).run_fields(self.field.latents(w), "reference")
+        outputs, valid, _ = Simulator(self.problem, self.directory).run_fields(self.field.latents(w), "reference")
         return np.where(valid[:, None], self.whitened(np.where(valid[:, None, None], outputs, 0.0)), np.inf)
 
     def log_density(self, w: Floats) -> Floats:

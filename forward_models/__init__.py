@@ -2,6 +2,7 @@
 
 from .columns import ColumnResponse, order_tops
 from .eikonal import first_arrivals
+from .eikonal_jacobian import first_arrivals_with_jacobian
 from .gravity import boxes_gravity, columns_gravity, rectangles_gravity
 from .heat import cells_temperature, layers_temperature
 from .magnetics import columns_magnetics, field_components
@@ -18,6 +19,7 @@ __all__ = [
     "columns_magnetics",
     "field_components",
     "first_arrivals",
+    "first_arrivals_with_jacobian",
     "layers_temperature",
     "magnetotelluric_sounding",
     "order_tops",

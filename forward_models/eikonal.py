@@ -41,13 +41,13 @@ def first_arrivals(
     slowness = 1.0 / np.asarray(velocity, dtype=np.float64)
     start, end = (np.asarray(ends, dtype=np.float64) for ends in (sources, receivers))
     leading, nodes = slowness.shape[:-2], slowness.shape[-2:]
-    factor = _Section(slowness.reshape(-1, *nodes), spacing, start).solve()
+    factor = Section(slowness.reshape(-1, *nodes), spacing, start).solve()
     apart = np.hypot(*np.moveaxis(end - start[:, None], -1, 0))
-    times = apart * _interpolate(factor, spacing, end)
+    times = apart * interpolate(factor, spacing, end)
     return np.asarray(times.reshape(*leading, len(start), len(end)))
 
 
-class _Section:
+class Section:
     """A section with its sources. Arrays are (nodes and rim, sources, runs), so that a sweep takes whole rows."""
 
     def __init__(self, slowness: Floats, spacing: tuple[float, float], sources: Floats) -> None:
@@ -64,7 +64,7 @@ class _Section:
         self.strides = z.size, 1
         # To the nodes around a source the ray is straight.
         around = (np.abs(along[0]) < spacing[0]) & (np.abs(along[1]) < spacing[1])
-        straight = 0.5 * (self.slowness + _interpolate(slowness, spacing, sources).T)
+        straight = 0.5 * (self.slowness + interpolate(slowness, spacing, sources).T)
         self.factor = np.full(straight.shape, np.inf)
         self.factor[self.nodes] = np.where(around, straight, np.inf)[self.nodes]
         self.wanted = np.where(around, np.nan, self.distance)
@@ -74,11 +74,12 @@ class _Section:
     def solve(self) -> Floats:
         """Times over distances, (runs, sources, I, J)."""
         with np.errstate(invalid="ignore"):  # where nothing has arrived yet
-            self._sweep()
+            self.sweep_second_order(self.sweep_first_order())
         inner = self.factor[self.nodes].reshape(*self.shape, *self.factor.shape[1:])
         return np.asarray(inner.transpose(3, 2, 0, 1))
 
-    def _sweep(self) -> None:
+    def sweep_first_order(self) -> NDArray[np.int8]:
+        """Sweep until no earlier time is found; return the number of the direction from which each node was reached."""
         came_from = np.full(self.factor.shape, -1, dtype=np.int8)
         while True:
             before = self.factor.copy()
@@ -89,7 +90,10 @@ class _Section:
                     self.factor[nodes] = np.where(earlier, found, self.factor[nodes])
                     came_from[nodes] = np.where(earlier, number, came_from[nodes])
             if np.all(self.factor >= (1.0 - STILL) * before):
-                break
+                return came_from
+
+    def sweep_second_order(self, came_from: NDArray[np.int8]) -> None:
+        """Sweep with differences of second order along the directions found."""
         for number, diagonals in SECOND_ORDER_ROUNDS * list(enumerate(self.diagonals)):
             for nodes in diagonals:
                 found = self._arrival_ratios(nodes, DIRECTIONS[number], second=True)
@@ -125,7 +129,7 @@ def _diagonals(numbers: NDArray[np.intp]) -> list[NDArray[np.intp]]:
     return [flipped.diagonal(offset) for offset in range(numbers.shape[1] - 1, -numbers.shape[0], -1)]
 
 
-def _interpolate(values: Floats, spacing: tuple[float, float], places: Floats) -> Floats:
+def interpolate(values: Floats, spacing: tuple[float, float], places: Floats) -> Floats:
     """Bilinear interpolation (..., R) of values (..., I, J) at places (R, 2)."""
     cells, shares = [], []
     for axis, h in enumerate(spacing):

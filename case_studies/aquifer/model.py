@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solveh_banded
+from scipy.linalg import cho_solve_banded, cholesky_banded
 
 Floats = NDArray[np.float64]
 
@@ -13,11 +13,47 @@ SIDE, CELL, THICKNESS, RECHARGE, WEST, EAST = 16, 50.0, 10.0, 2e-8, 20.0, 16.0  
 
 def heads(k: Floats, easting: Floats, northing: Floats) -> Floats:
     """Compute heads (B, N) in m at wells, for conductivities (B, 256) in m s-1, row by row from the south."""
+    wells = _wells(easting, northing)
+    return np.stack([_solve(one.reshape(SIDE, SIDE) * THICKNESS)[0][wells] for one in k])
+
+
+def heads_with_jacobian(k: Floats, easting: Floats, northing: Floats) -> tuple[Floats, dict[str, Floats]]:
+    """Compute heads (B, N) as `heads` does, and their derivatives (B, N, 256) by the conductivities.
+
+    The derivatives take one adjoint solution per well, with the factor of the matrix that the heads need anyway.
+    """
+    wells = _wells(easting, northing)
+    found = [_derivatives(one.reshape(SIDE, SIDE) * THICKNESS, wells) for one in k]
+    return np.stack([head for head, _ in found]), {"k": np.stack([slopes for _, slopes in found])}
+
+
+def _wells(easting: Floats, northing: Floats) -> NDArray[np.intp]:
+    """Return the numbers (N,) of the cells of the wells."""
     column, row = ((axis[0] / CELL).astype(int) for axis in (easting, northing))
-    return np.stack([_heads(one.reshape(SIDE, SIDE) * THICKNESS)[row, column] for one in k])
+    return np.asarray(row * SIDE + column)
 
 
-def _heads(T: Floats) -> Floats:
+def _derivatives(T: Floats, wells: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """Return the heads (N,) at wells, and their derivatives (N, 256) by the conductivities."""
+    solution, factor = _solve(T)
+    head = solution.reshape(SIDE, SIDE)
+    adjoint = cho_solve_banded((factor, True), np.eye(SIDE**2)[:, wells], check_finite=False).T.reshape(-1, SIDE, SIDE)
+    slopes = np.zeros_like(adjoint)
+    for axis in (1, 0):  # conductances between neighbours: harmonic means of their transmissivities
+        first, second = ((slice(None), slice(None, -1)), (slice(None), slice(1, None)))
+        if axis == 0:
+            first, second = first[::-1], second[::-1]
+        conductance = 2.0 / (1.0 / T[first] + 1.0 / T[second])
+        flow = -np.diff(adjoint, axis=1 + axis) * np.diff(head, axis=axis)
+        for cells in (first, second):
+            slopes[(slice(None), *cells)] += flow * 0.5 * (conductance / T[cells]) ** 2
+    for edge, known in ((0, WEST), (-1, EAST)):
+        slopes[:, :, edge] += 2.0 * adjoint[:, :, edge] * (known - head[:, edge])
+    return solution[wells], slopes.reshape(len(wells), -1) * THICKNESS
+
+
+def _solve(T: Floats) -> tuple[Floats, Floats]:
+    """Return the heads (256,) for transmissivities, and the Cholesky factor of the matrix."""
     eastward = 2.0 / (1.0 / T[:, :-1] + 1.0 / T[:, 1:])
     northward = 2.0 / (1.0 / T[:-1] + 1.0 / T[1:])
     diagonal = np.zeros((SIDE, SIDE))
@@ -33,4 +69,5 @@ def _heads(T: Floats) -> Floats:
     band[0] = diagonal.ravel()
     band[1].reshape(SIDE, SIDE)[:, :-1] = -eastward
     band[SIDE, : SIDE * (SIDE - 1)] = -northward.ravel()
-    return np.asarray(solveh_banded(band, known.ravel(), lower=True, check_finite=False)).reshape(SIDE, SIDE)
+    factor = cholesky_banded(band, lower=True, check_finite=False)
+    return np.asarray(cho_solve_banded((factor, True), known.ravel(), check_finite=False)), factor

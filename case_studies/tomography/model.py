@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.forward_models import first_arrivals, ray_lengths
+from invgp.forward_models import first_arrivals, first_arrivals_with_jacobian, ray_lengths
 
 Floats = NDArray[np.float64]
 
@@ -17,12 +17,33 @@ SPACINGS = {(round(WIDTH / h) + 1) * (round(DEPTH / h) + 1): h for h in (1.0, 2.
 
 def bent(velocity: Floats, source_depth: Floats, receiver_depth: Floats) -> Floats:
     """Compute first arrivals (B, N) in s for velocities (B, nodes) in m s-1, by depth from borehole to borehole."""
-    h = SPACINGS[velocity.shape[1]]
+    h, ends, rays = _geometry(velocity, source_depth, receiver_depth)
+    return first_arrivals(_sections(velocity, h), (h, h), *ends)[:, *rays]
+
+
+def bent_with_jacobian(
+    velocity: Floats, source_depth: Floats, receiver_depth: Floats
+) -> tuple[Floats, dict[str, Floats]]:
+    """Compute the same, and the derivatives (B, N, nodes) by the velocities."""
+    h, ends, rays = _geometry(velocity, source_depth, receiver_depth)
+    found = [first_arrivals_with_jacobian(section, (h, h), *ends) for section in _sections(velocity, h)]
+    slopes = np.stack([jacobian[rays].reshape(len(rays[0]), -1) for _, jacobian in found])
+    return np.stack([times[rays] for times, _ in found]), {"velocity": slopes}
+
+
+def _geometry(
+    velocity: Floats, source_depth: Floats, receiver_depth: Floats
+) -> tuple[float, list[Floats], tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Return the distance of the nodes, the positions of sources and receivers, and those of each ray by number."""
     sources, shot = np.unique(source_depth[0], return_inverse=True)
     receivers, heard = np.unique(receiver_depth[0], return_inverse=True)
-    section = velocity.reshape(len(velocity), round(WIDTH / h) + 1, -1)
     ends = [np.column_stack([np.full(z.size, x), z]) for x, z in ((0.0, sources), (WIDTH, receivers))]
-    return first_arrivals(section, (h, h), *ends)[:, shot, heard]
+    return SPACINGS[velocity.shape[1]], ends, (shot, heard)
+
+
+def _sections(velocity: Floats, h: float) -> Floats:
+    """Return velocities (B, nodes) as sections (B, I, J)."""
+    return velocity.reshape(len(velocity), round(WIDTH / h) + 1, -1)
 
 
 def straight(velocity: Floats, source_depth: Floats, receiver_depth: Floats) -> Floats:

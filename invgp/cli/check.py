@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -240,11 +241,12 @@ def time_run(problem: Problem, rows: Floats, directory: Path) -> tuple[Evaluatio
 
 def _time(problem: Problem, rows: Floats, labels: Sequence[str], directory: Path) -> tuple[Evaluations, float, float]:
     """Run some rows; return the outcome, the duration of a run, and the time from one run to the next."""
-    from invgp.adapters.protocol import RunContext  # noqa: PLC0415
+    from invgp.adapters.protocol import RunContext, split_jacobian  # noqa: PLC0415
 
     started = time.perf_counter()
     outcome = problem.forward.evaluate(rows, RunContext(labels, directory))
     pace = (time.perf_counter() - started) / len(rows)
+    outcome = replace(outcome, outputs=split_jacobian(problem.forward, outcome.outputs)[0])
     # An adapter that runs several rows at once reports the duration itself, without the time to connect.
     return outcome, pace if outcome.seconds is None else outcome.seconds / len(rows), pace
 
@@ -254,7 +256,7 @@ def outputs_at_sites(problem: Problem, rows: Floats, first: Floats, pace: float,
     if problem.grid is not None:
         everywhere: Floats = problem.field_from_simulator(first)[0]
         return everywhere
-    from invgp.adapters.protocol import RunContext  # noqa: PLC0415
+    from invgp.adapters.protocol import RunContext, split_jacobian  # noqa: PLC0415
 
     outputs = np.repeat(first, len(rows), axis=0)
     # The prior mean is the same at every site, but covariates and coordinates may differ.
@@ -262,7 +264,7 @@ def outputs_at_sites(problem: Problem, rows: Floats, first: Floats, pace: float,
         if pace * len(rows) < LONGEST_WAIT:
             labels = [f"site-{n + 1}" for n in range(len(rows))]
             outcome = problem.forward.evaluate(rows, RunContext(labels, directory))
-            outputs = outcome.outputs
+            outputs, _ = split_jacobian(problem.forward, outcome.outputs)
             warn_about_failures(outcome)
         else:
             outputs[1:] = np.nan

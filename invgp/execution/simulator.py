@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.adapters.protocol import Evaluations, RunContext, Status
+from invgp.adapters.protocol import Evaluations, RunContext, Status, cost_of_run, split_jacobian
 from invgp.execution.evaluate import BatchStopped, Concurrency, evaluate
 from invgp.execution.pools import Loop, Pool
 from invgp.execution.run_directories import remove_run_directory
@@ -54,6 +54,31 @@ class Batch(NamedTuple):
     def all_failed(samples: int, sites: int, outputs: int) -> Batch:
         """Return a batch without a successful run."""
         return Batch(np.full((samples, sites, outputs), np.nan), np.zeros((samples, sites), dtype=bool))
+
+
+class FieldBatch(NamedTuple):
+    """Outputs of field models for S fields.
+
+    Attributes
+    ----------
+    outputs : array, shape (S, N, P)
+        In the order and the units of the observations; NaN where missing, and at a site at which the run of a site
+        model failed.
+    valid : array of bool, shape (S,)
+        Which runs of field models succeeded.
+    jacobians : tuple of (Part, array, array), or None
+        For each simulator: its source, the outputs (S, O) and their Jacobians (S, O, I), in its units. None if a
+        simulator gives no Jacobians.
+    """
+
+    outputs: Floats
+    valid: NDArray[np.bool_]
+    jacobians: tuple[tuple[Part, Floats, Floats], ...] | None
+
+    def select(self, rows: NDArray[np.bool_]) -> FieldBatch:
+        """Return some of the fields (S,)."""
+        jacobians = self.jacobians and tuple((part, own[rows], slopes[rows]) for part, own, slopes in self.jacobians)
+        return FieldBatch(self.outputs[rows], self.valid[rows], jacobians)
 
 
 class TooManyFailures(BatchStopped):
@@ -173,7 +198,7 @@ class Simulator:
             found = problem.forward.evaluate(rows, RunContext(runs, self.directory))
         else:
             found = self._evaluate(part, rows, label, runs)
-        outputs = problem.from_simulator(found.outputs, samples)
+        outputs = problem.from_simulator(split_jacobian(problem.forward, found.outputs)[0], samples)
         if not part.direct:
             outputs = problem.add_discrepancy(outputs, f)
         return Batch(outputs, found.ok.reshape(samples, len(sites)))
@@ -182,7 +207,7 @@ class Simulator:
         """Return the number of runs for samples at each of some sites (B,); direct data need none."""
         return samples * int((~self._is_direct[sites]).sum())
 
-    def run_fields(self, f: Floats, label: str) -> tuple[Floats, NDArray[np.bool_]]:
+    def run_fields(self, f: Floats, label: str) -> FieldBatch:
         """Run a field model.
 
         Parameters
@@ -194,10 +219,7 @@ class Simulator:
 
         Returns
         -------
-        outputs : array, shape (S, N, P)
-            Outputs; NaN at a site at which the run of a site model failed.
-        valid : array of bool, shape (S,)
-            Which runs of field models succeeded.
+        FieldBatch
 
         Raises
         ------
@@ -205,6 +227,7 @@ class Simulator:
             As in `run`.
         """
         values, valid = self.problem.to_physical(f), np.ones(len(f), dtype=bool)
+        jacobians: list[tuple[Part, Floats, Floats]] = []
         outputs = np.full((len(f), *self.problem.noise_std.shape), np.nan)
         for number, part in enumerate(self.simulators):
             kept = np.flatnonzero(valid)  # where a simulator fails, the others are not run
@@ -219,9 +242,23 @@ class Simulator:
             prefix = f"{part.name}-" if number else ""
             runs = [f"{prefix}sample{s + 1}" for s in kept]
             batch = self._evaluate(part, part.problem.field_to_simulator(values[kept][:, nodes]), label, runs)
-            outputs[np.ix_(kept, part.sites, part.columns)] = part.problem.field_from_simulator(batch.outputs)
+            own, jacobian = split_jacobian(part.problem.forward, batch.outputs)
+            outputs[np.ix_(kept, part.sites, part.columns)] = part.problem.field_from_simulator(own)
             valid[kept] = batch.ok
-        return outputs, valid
+            if jacobian is not None:
+                places = np.full(len(f), -1)
+                places[kept] = np.arange(len(kept))
+                jacobians.append((part, own[places], jacobian[places]))
+        complete = len(jacobians) == len(self.simulators)
+        return FieldBatch(outputs, valid, tuple(jacobians) if complete else None)
+
+    @property
+    def cost_of_field(self) -> int:
+        """Cost of all data of a field model once, in runs: one, or for a site model one per site, with Jacobians."""
+        return sum(
+            math.ceil((len(part.sites) if part.problem.grid is None else 1) * cost_of_run(part.problem.forward))
+            for part in self.simulators
+        )
 
     @property
     def simulators(self) -> list[Part]:
@@ -231,8 +268,9 @@ class Simulator:
     def _evaluate(self, part: Part, rows: Floats, label: str, runs: Sequence[str]) -> Evaluations:
         """Run the rows (B, I) of a source for a purpose; `runs` are the last parts of their labels."""
         problem = part.problem
-        if not self.can_afford(len(rows)):
-            raise ValueError(f"{len(rows)} runs are more than the {self.runs_left} that are left")
+        cost = math.ceil(len(rows) * cost_of_run(problem.forward))
+        if not self.can_afford(cost):
+            raise ValueError(f"{cost} runs are more than the {self.runs_left} that are left")
         purpose = label.replace("-", " ")
         self.purposes[label] += 1
         if self.purposes[label] > 1:  # the run directories of two batches must have different names
@@ -329,7 +367,7 @@ class Simulator:
         self.source_failed[part.name] += len(bad)
         for i in bad[max(DIRECTORIES_KEPT - self.failed, 0) :]:
             remove_run_directory(self.directory, labels[i])
-        self.runs += len(batch.status)
+        self.runs += math.ceil(len(batch.status) * cost_of_run(part.problem.forward))
         self.failed += len(bad)
         self.partial += sum(status is Status.PARTIAL for status in batch.status)
         self.causes.update(batch.status[i].value for i in bad)

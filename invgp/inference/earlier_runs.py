@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 from scipy.spatial import cKDTree
 
-from invgp.adapters.protocol import former_digest
+from invgp.adapters.protocol import former_digest, output_size, split_jacobian
 from invgp.core.backend import Backend, to_numpy
 from invgp.emulation import Runs, join_runs
 from invgp.emulation.training_runs import Integers
+from invgp.execution.simulator import FieldBatch
 from invgp.latent_model.prior_field import field_of
 from invgp.ledger import Recorder
 from invgp.problem import Floats, Part, Problem
@@ -83,6 +84,7 @@ def _earlier_runs(problem: Problem, recorder: Recorder | None, mark: str | None,
     inputs, outputs = recorder.read_earlier_runs(mark, former, MOST)
     if not len(inputs):
         return none
+    outputs, _ = split_jacobian(problem.forward, outputs)
     latents, columns = problem.from_simulator_inputs(inputs)
     sites = _match_sites(problem, columns, len(inputs))
     kept = (sites >= 0) & _is_plausible(problem, latents).all(axis=1)
@@ -97,8 +99,8 @@ def _earlier_runs(problem: Problem, recorder: Recorder | None, mark: str | None,
 
 def earlier_fields(
     problem: Problem, recorders: Sequence[Recorder | None], seed: int, *, everything: bool = False
-) -> tuple[Floats, Floats]:
-    """Read latent processes (n, G + n', Q) at `Problem.nodes` and outputs (n, N, P) of such runs of a field model.
+) -> tuple[Floats, FieldBatch]:
+    """Read latent processes (n, G + n', Q) at `Problem.nodes` and outputs of such runs of a field model.
 
     With several simulators, those are the fields at which all of them have run.
     """
@@ -112,24 +114,31 @@ def earlier_fields(
     rows = [np.arange(len(latents))] if len(found) == 1 else _rows_of_same_fields(problem, parts, found)
     latents = latents[rows[0]].copy()
     outputs = np.full((len(latents), *problem.noise_std.shape), np.nan)
+    jacobians = []
+    if not len(latents):
+        return latents, FieldBatch(outputs, np.ones(0, dtype=bool), None)
     for part, chosen, (own, answers) in zip(parts, rows, found, strict=True):
         columns = _processes_of(problem, part)
         latents[..., columns] = own[chosen][..., columns]
-        outputs[np.ix_(np.arange(len(latents)), part.sites, part.columns)] = answers[chosen]
+        values, jacobian = split_jacobian(part.problem.forward, answers[chosen])
+        outputs[np.ix_(np.arange(len(latents)), part.sites, part.columns)] = part.problem.field_from_simulator(values)
+        if jacobian is not None:
+            jacobians.append((part, values, jacobian))
     if len(parts) == len(pairs):
-        return latents, outputs
+        complete = tuple(jacobians) if len(jacobians) == len(parts) else None
+        return latents, FieldBatch(outputs, np.ones(len(latents), dtype=bool), complete)
     known = {j for part in parts for j in _processes_of(problem, part)}
     if len(known) < problem.latent_count:  # the grid of a latent that only site models take is not known
-        return np.empty((0, len(problem.nodes), problem.latent_count)), outputs[:0]
+        return latents[:0], FieldBatch(outputs[:0], np.ones(0, dtype=bool), None)
     latents, reproduced = _extend_to_nodes(problem, latents)
     kept = np.flatnonzero(reproduced)
     for part, recorder in pairs:
         if part.problem.grid is None and kept.size:
             found_at = _earlier_answers(part.problem, recorder, latents[kept][:, problem.nodes_of(part)], *marks)
-            complete = np.isfinite(found_at).any(axis=(1, 2))
+            answered = np.isfinite(found_at).any(axis=(1, 2))
             outputs[np.ix_(kept, part.sites, part.columns)] = found_at
-            kept = kept[complete]
-    return latents[kept], outputs[kept]
+            kept = kept[answered]
+    return latents[kept], FieldBatch(outputs[kept], np.ones(len(kept), dtype=bool), None)
 
 
 def _extend_to_nodes(problem: Problem, latents: Floats) -> tuple[Floats, NDArray[np.bool_]]:
@@ -154,6 +163,7 @@ def _earlier_answers(
     inputs, outputs = (None, None) if recorder is None else recorder.read_earlier_runs(mark, former, MOST)
     if inputs is None or outputs is None or not len(inputs):
         return answers
+    outputs, _ = split_jacobian(problem.forward, outputs)
     wanted = problem.to_simulator(problem.to_physical(latents))
     scale = np.maximum(np.ptp(inputs, axis=0), 1e-12 * np.abs(inputs).max(axis=0))
     scale[scale == 0.0] = 1.0
@@ -165,9 +175,9 @@ def _earlier_answers(
 def _earlier_fields(
     problem: Problem, recorder: Recorder | None, mark: str | None, former: str
 ) -> tuple[Floats, Floats]:
-    """Read latent processes (n, G, Q) and outputs (n, N, P) of the runs of one simulator."""
+    """Read latent processes (n, G, Q) and outputs of the runs of one simulator, as in `Evaluations`."""
     nodes = 0 if problem.grid is None else problem.grid.size
-    none = np.empty((0, nodes, problem.latent_count)), np.empty((0, *problem.noise_std.shape))
+    none = np.empty((0, nodes, problem.latent_count)), np.empty((0, output_size(problem.forward)))
     if recorder is None:
         return none
     inputs, outputs = recorder.read_earlier_runs(mark, former, MOST_FIELDS)
@@ -178,7 +188,7 @@ def _earlier_fields(
     kept = _is_plausible(problem, latents).all(axis=(1, 2))
     for name, values in columns.items():
         kept &= np.isclose(values, known[name], rtol=1e-9, atol=0.0).all(axis=1)
-    return latents[kept], problem.field_from_simulator(outputs[kept])
+    return latents[kept], outputs[kept]
 
 
 def _is_plausible(problem: Problem, latents: Floats) -> NDArray[np.bool_]:

@@ -69,7 +69,7 @@ def search_on_emulator(model: SiteModel, runner: Runner, state: SearchState, *, 
         state = optimise_on_emulator(model, runner, state, posterior)
         if state.candidate is None or state.emulator is None:
             break
-        moved = movement(posterior, state.posterior)
+        moved = movement(posterior, state.posterior, model.options.moving_share)
         posterior = model.algorithm(model.emulator_stages).limit_movement(
             posterior, state.posterior, model.options.farthest
         )

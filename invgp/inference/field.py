@@ -14,15 +14,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from invgp.adapters.protocol import gives_jacobian
 from invgp.core.backend import Backend, to_numpy
 from invgp.core.field.field_gaussian import LowRankGaussian
 from invgp.core.field.field_inference import FieldState
 from invgp.emulation.run_schedule import most_runs
 from invgp.errors import RunsFailedError
-from invgp.execution.simulator import TooManyFailures
+from invgp.execution.simulator import FieldBatch, TooManyFailures
 from invgp.inference.earlier_runs import earlier_fields
 from invgp.inference.field_draws import SHORT, draw_variables, has_several_modes, pick
 from invgp.inference.field_learning import FieldLearning
+from invgp.inference.field_slopes import compute_slopes, whiten_slopes
 from invgp.inference.field_state import (
     DrawnPosterior,
     FieldOptions,
@@ -62,14 +64,16 @@ def search_field(search: FieldSearch, runner: Runner, state: FieldSearchState) -
     settings, options = search.problem.inference, search.options
     budget = most_runs(search.problem)
     runner.begin(budget)
-    each = search.problem.runs_per_field
-    batch = options.first_batch(state.model.variables, None if settings.max_runs is None else settings.max_runs // each)
+    each = runner.simulator.cost_of_field
+    jacobians = all(gives_jacobian(part.problem.forward) for part in runner.simulator.simulators)
+    most = None if settings.max_runs is None else settings.max_runs // each
+    batch = options.first_batch(state.model.variables, most, jacobians=jacobians)
     state = with_earlier_runs(search, runner, state)
     if state.info is not None:
         batch = min(batch, options.fewest_later)
     while budget - runner.simulator.runs >= each:
         state = run_batch(search, runner, state, min(batch, (budget - runner.simulator.runs) // each))
-        batch = options.next_batch(runner.simulator.runs // each)
+        batch = options.next_batch(runner.simulator.runs // each, jacobians=jacobians)
         if _has_converged(options, state):
             return replace(state, result=SearchResult("the posterior has converged", converged=True))
     if settings.max_runs is None:
@@ -81,14 +85,26 @@ def search_field(search: FieldSearch, runner: Runner, state: FieldSearchState) -
 
 def with_earlier_runs(search: FieldSearch, runner: Runner, state: FieldSearchState) -> FieldSearchState:
     """Update the posterior with runs of earlier inversions, if there are enough of them."""
-    latents, outputs = earlier_fields(
+    latents, batch = earlier_fields(
         search.problem, runner.simulator.recorders, search.seed, everything=runner.simulator.budget == 0
     )
     if len(latents) < FEWEST_FIELD_RUNS:
         return state
-    state = replace(state, outputs=outputs, latents=latents if search.learning else state.latents)
+    state = replace(
+        state,
+        outputs=batch.outputs,
+        latents=latents if search.learning else state.latents,
+        slopes=_slopes_of(state, latents, batch),
+    )
     state = _update(search, state, state.inference, state.model.field.coordinates(latents))
     return runner.keep(_draw(search, state))
+
+
+def _slopes_of(state: FieldSearchState, latents: Floats, batch: FieldBatch) -> Floats | None:
+    """Return the derivatives (n, N, P, R) of outputs by the variables; None without Jacobians."""
+    if batch.jacobians is None or not len(latents):
+        return None
+    return compute_slopes(state.model.problem, state.model.field, latents, batch.jacobians)
 
 
 def _has_converged(options: FieldOptions, state: FieldSearchState) -> bool:
@@ -111,7 +127,7 @@ def run_batch(search: FieldSearch, runner: Runner, state: FieldSearchState, coun
     RunsFailedError
         Too many runs failed.
     """
-    each = search.problem.runs_per_field
+    each = runner.simulator.cost_of_field
     too_few = state.inference.regression is None and count < FEWEST_FIELD_RUNS
     if too_few or not runner.simulator.can_afford(count * each):
         raise BudgetSpent(max(count, FEWEST_FIELD_RUNS) * each)
@@ -122,8 +138,14 @@ def run_batch(search: FieldSearch, runner: Runner, state: FieldSearchState, coun
         stop_at_prior_conflict(search.problem, runs.outputs, complete, np.arange(search.problem.survey.size))
     if state.inference.regression is not None and runs.near.any():
         near = runs.w[runs.near], runs.outputs[runs.near]
-        state = replace(state, verification=Verification.from_runs(state.model, state.inference, *near, state.outputs))
-    state = replace(state, outputs=np.concatenate([state.outputs, runs.outputs]))
+        verification = Verification.from_runs(state.model, state.inference, *near, state.outputs, state.slopes)
+        state = replace(state, verification=verification)
+    first = not len(state.outputs)
+    state = replace(
+        state,
+        outputs=np.concatenate([state.outputs, runs.outputs]),
+        slopes=runs.slopes if first or runs.slopes is None else _join(state.slopes, runs.slopes),
+    )
     if search.learning:
         state = replace(state, latents=np.concatenate([state.latents, runs.latents]))
     noise = search.problem.noise
@@ -135,6 +157,11 @@ def run_batch(search: FieldSearch, runner: Runner, state: FieldSearchState, coun
     state = runner.keep(_draw(search, state))
     record_bound(runner, state)
     return state
+
+
+def _join(slopes: Floats | None, new: Floats) -> Floats | None:
+    """Return the derivatives of all runs; None if those of earlier runs are not known."""
+    return None if slopes is None else np.concatenate([slopes, new])
 
 
 def record_bound(runner: Runner, state: FieldSearchState) -> None:
@@ -165,7 +192,14 @@ def _update(search: FieldSearch, state: FieldSearchState, inference: FieldState,
             "table of sites if the simulator cannot give it"
         )
     last = search.backend.asarray(model.whitening(outputs[-len(w) :]))
-    inference, info = model.algorithm.tell(inference, search.backend.asarray(w), last, search.streams.slices)
+    slopes = None if state.slopes is None else whiten_slopes(model.whitening, state.slopes[-len(w) :])
+    inference, info = model.algorithm.tell(
+        inference,
+        search.backend.asarray(w),
+        last,
+        search.streams.slices,
+        slopes=None if slopes is None else search.backend.asarray(slopes),
+    )
     return replace(state, inference=inference, info=info)
 
 
@@ -194,7 +228,8 @@ def _learn(search: FieldSearch, state: FieldSearchState) -> FieldSearchState:
         return state
     model = search.build(search.learning.problem_at(theta), state.outputs)
     begin = _inference_in_basis(search.backend, model.field, state.model.field, state.inference)
-    state = replace(state, theta=theta, model=model)
+    turned = None if state.slopes is None else state.slopes @ state.model.field.coordinates_of(model.field)
+    state = replace(state, theta=theta, model=model, slopes=turned)
     return _update(search, state, begin, model.field.coordinates(state.latents))
 
 
@@ -227,12 +262,15 @@ class FieldRuns(NamedTuple):
         Latents on the grid.
     outputs : array, shape (n, N, P)
         Outputs; NaN where missing.
+    slopes : array, shape (n, N, P, R), or None
+        Derivatives of the outputs by the variables, if there are Jacobians.
     """
 
     w: Floats
     near: NDArray[np.bool_]
     latents: Floats
     outputs: Floats
+    slopes: Floats | None
 
 
 def _make_runs(search: FieldSearch, runner: Runner, state: FieldSearchState, count: int) -> FieldRuns:
@@ -240,16 +278,18 @@ def _make_runs(search: FieldSearch, runner: Runner, state: FieldSearchState, cou
     simulator = runner.simulator
     for spread in search.options.narrower_spreads:
         w, near = _ask(search, state, count, spread)
-        if not simulator.can_afford(count * search.problem.runs_per_field):
+        if not simulator.can_afford(count * simulator.cost_of_field):
             break
         try:
             latents = state.model.field.latents(w)
-            outputs, valid = simulator.run_fields(latents, f"batch-{len(runner.trace) + 1}")
+            batch = simulator.run_fields(latents, f"batch-{len(runner.trace) + 1}")
         except TooManyFailures:
             if simulator.failed == simulator.runs:
                 break  # all runs fail, so samples closer to the mean would fail too
             continue
-        return FieldRuns(w[valid], (near & (spread == 1.0))[valid], latents[valid], outputs[valid])
+        valid = batch.valid
+        slopes = _slopes_of(state, latents[valid], batch.select(valid))
+        return FieldRuns(w[valid], (near & (spread == 1.0))[valid], latents[valid], batch.outputs[valid], slopes)
     raise runner.too_many_failures()
 
 

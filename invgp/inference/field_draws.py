@@ -120,7 +120,9 @@ def most_draws(model: FieldModel) -> int:
     return max(int(MOST_NUMBERS / (model.field.bases[0].modes.shape[0] * len(model.field.bases))), 1)
 
 
-def to_samples(nodes: Sequence[Node], outputs: Floats, rng: np.random.Generator) -> tuple[Samples, Floats]:
+def to_samples(
+    nodes: Sequence[Node], outputs: Floats, rng: np.random.Generator, slopes: Floats | None = None
+) -> tuple[Samples, Floats]:
     """Convert the draws of the variables to draws on the grid.
 
     Parameters
@@ -131,6 +133,8 @@ def to_samples(nodes: Sequence[Node], outputs: Floats, rng: np.random.Generator)
         Outputs of all runs; NaN where missing.
     rng : numpy.random.Generator
         Random numbers of the modes of the prior that are omitted.
+    slopes : array, shape (n, N, P, R), or None
+        Derivatives of the outputs, if there are Jacobians.
 
     Returns
     -------
@@ -148,7 +152,7 @@ def to_samples(nodes: Sequence[Node], outputs: Floats, rng: np.random.Generator)
         if node.prior is not None:
             whitened.append(node.prior.whitened(flat))
         stride = math.ceil(len(flat) * len(nodes) / PREDICTED)
-        predicted.append(node.model.predict(node.state, node.variables(flat[::stride]), outputs))
+        predicted.append(node.model.predict(node.state, node.variables(flat[::stride]), outputs, slopes))
         of_chain = label_modes(w) if C > 1 else np.zeros(C, dtype=np.intp)
         modes.append(np.tile(of_chain, n)[: len(flat)])
         predicted_modes.append(modes[-1][::stride])

@@ -11,8 +11,10 @@ from invgp.core.backend import Backend, to_numpy
 from invgp.core.field.field_gaussian import mirrored_normals
 from invgp.core.field.field_inference import FieldInference, FieldState
 from invgp.core.field.field_sampling import RegressionTarget
+from invgp.core.field.jacobians import VirtualRuns
 from invgp.core.field.missing_outputs import fill_missing
 from invgp.core.field.regression import Modes
+from invgp.core.field.regression_likelihood import AnyRegression
 from invgp.latent_model.data_whitening import Whitening
 from invgp.latent_model.grid_modes import Field
 from invgp.latent_model.localisation import Neighbourhood, neighbourhoods
@@ -128,7 +130,7 @@ class FieldModel:
             values = values @ self.whitening.unmixing.T
         return np.asarray(values - to_numpy(state.regression.mean(self.backend.asarray(w))))
 
-    def predict(self, state: FieldState, w: Floats, outputs: Floats) -> Floats:
+    def predict(self, state: FieldState, w: Floats, outputs: Floats, slopes: Floats | None = None) -> Floats:
         """Compute the expected outputs (S, N, P) at w (S, R) by the regression.
 
         Parameters
@@ -137,10 +139,15 @@ class FieldModel:
         w : array, shape (S, R)
         outputs : array, shape (n, N, P)
             Outputs of all runs; NaN where missing.
+        slopes : array, shape (n, N, P, R), or None
+            Their derivatives, if the regression was fitted to Jacobians.
         """
         if state.regression is None:
             raise ValueError("there are no runs yet")
         known = outputs[to_numpy(state.fitted_runs)]
+        virtual = state.regression.parts[0].virtual
+        if virtual is not None and slopes is not None:
+            return self._predict_with_slopes(state.regression, virtual, w, known, slopes[to_numpy(state.fitted_runs)])
         weights = state.regression.run_weights(self.backend.asarray(w))
         groups = [cell.sites for cell in self.neighbourhoods] or [np.arange(outputs.shape[1])]
         values = np.empty((len(w), *outputs.shape[1:]))
@@ -150,3 +157,22 @@ class FieldModel:
             centre = filled.mean(axis=0)
             values[:, sites] = centre + np.tensordot(to_numpy(of_runs), filled - centre, axes=1)
         return values
+
+    def _predict_with_slopes(
+        self, regression: AnyRegression, virtual: VirtualRuns, w: Floats, outputs: Floats, slopes: Floats
+    ) -> Floats:
+        """Compute the expected outputs (S, N, P) by a regression with a trend, from the fitted runs."""
+        flat = outputs.reshape(len(outputs), -1)
+        runs = len(outputs)
+        _, left, trend = (
+            to_numpy(part)
+            for part in virtual.extend(
+                regression.parts[0].w[:runs, :],
+                self.backend.asarray(flat),
+                self.backend.asarray(slopes.reshape(*flat.shape, -1)),
+            )
+        )
+        centre = left.mean(axis=0)
+        weights = to_numpy(regression.run_weights(self.backend.asarray(w))[0])
+        values = w @ trend.T + centre + weights @ (left - centre)
+        return np.asarray(values.reshape(len(w), *outputs.shape[1:]))

@@ -25,6 +25,7 @@ from invgp.inference.field_draws import (
 )
 from invgp.inference.field_model import FieldModel
 from invgp.inference.field_notes import field_notes
+from invgp.inference.field_slopes import whiten_slopes
 from invgp.inference.field_state import FieldSearch, FieldSearchState
 from invgp.inference.runner import Runner
 from invgp.latent_model.changed_prior import ChangedPrior
@@ -123,7 +124,7 @@ def draw_samples(search: FieldSearch, state: FieldSearchState) -> tuple[Samples 
         return None, np.empty(0)
     if state.has_learned:
         thetas, nodes = _draw_nodes(search, state, rng)
-        samples, predictions = to_samples(nodes, state.outputs, realizations.spawn(1)[0])
+        samples, predictions = to_samples(nodes, state.outputs, realizations.spawn(1)[0], state.slopes)
         drawn = np.repeat(thetas, draw_counts(nodes), axis=0)
         hyperparameters = search.learning.parameters.describe(drawn, state.theta)
         return replace(samples, hyperparameters=hyperparameters), predictions
@@ -133,7 +134,7 @@ def draw_samples(search: FieldSearch, state: FieldSearchState) -> tuple[Samples 
     for options in (SEVERAL_MODES,) if several else (LONG, LONGER):
         draws = draw_variables(state.model, state.inference, rng, options)
         node = Node(state.model, state.inference, draws)
-        samples, predictions = to_samples([node], state.outputs, realizations.spawn(1)[0])
+        samples, predictions = to_samples([node], state.outputs, realizations.spawn(1)[0], state.slopes)
         enough = samples.effective.min() >= search.options.fewest_effective
         if enough or state.verification.error >= search.options.verified:
             break
@@ -161,7 +162,14 @@ def _with_noise_of(search: FieldSearch, state: FieldSearchState, problem: Proble
     model = search.build(replace(state.model.problem, noise=problem.noise), state.outputs)
     outputs = search.backend.asarray(model.whitening(state.outputs))
     start = FieldState(state.inference.q, state.inference.linear)
-    return model, model.algorithm.tell(start, state.inference.w, outputs, search.streams.slices)[0]
+    slopes = None if state.slopes is None else whiten_slopes(model.whitening, state.slopes)
+    return model, model.algorithm.tell(
+        start,
+        state.inference.w,
+        outputs,
+        search.streams.slices,
+        slopes=None if slopes is None else search.backend.asarray(slopes),
+    )[0]
 
 
 def gaussian_of(search: FieldSearch, state: FieldSearchState, samples: Samples) -> Gaussian:
@@ -177,7 +185,7 @@ def _gaussian_predictions(search: FieldSearch, state: FieldSearchState, q: Gauss
     """Compute the outputs (S, N, P) of draws from a Gaussian posterior, by the regression."""
     rng = search.streams.predicting.spawn(1)[0]
     normals = search.backend.asarray(rng.standard_normal((search.options.predicted, state.model.variables)))
-    return state.model.predict(state.inference, to_numpy(q.samples(normals)), state.outputs)
+    return state.model.predict(state.inference, to_numpy(q.samples(normals)), state.outputs, state.slopes)
 
 
 def _gaussian_draws(search: FieldSearch, state: FieldSearchState, q: Gaussian) -> Floats:

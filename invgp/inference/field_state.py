@@ -29,6 +29,8 @@ class FieldOptions:
         Largest part of `inference.max_runs` in the first batch.
     fewest_later : int
         Fewest runs of later batches.
+    with_jacobians : int
+        Runs of the first batch and fewest of later ones, if the simulators give Jacobians.
     growth : float
         Runs of the next batch, relative to all runs so far.
     narrower_spreads : tuple of float
@@ -74,6 +76,7 @@ class FieldOptions:
     most_first: int = 100
     first_share: float = 0.4
     fewest_later: int = 16
+    with_jacobians: int = FEWEST_FIELD_RUNS
     growth: float = 0.3
     narrower_spreads: tuple[float, ...] = (1.0, 0.5, 0.2)
     tempered_share: float = 1.0 / 3.0
@@ -95,14 +98,16 @@ class FieldOptions:
     largest_r_hat: float = 1.05
     least_probable: float = 0.01
 
-    def first_batch(self, variables: int, max_runs: int | None) -> int:
+    def first_batch(self, variables: int, max_runs: int | None, *, jacobians: bool = False) -> int:
         """Return the number of runs of the first batch."""
+        if jacobians:
+            return self.with_jacobians
         wanted = min(max(self.fewest_first, variables // 2), self.most_first)
         return wanted if max_runs is None else min(wanted, max(FEWEST_FIELD_RUNS, round(self.first_share * max_runs)))
 
-    def next_batch(self, runs: int) -> int:
+    def next_batch(self, runs: int, *, jacobians: bool = False) -> int:
         """Return the number of runs of the batch after `runs` runs."""
-        return max(self.fewest_later, round(self.growth * runs))
+        return max(self.with_jacobians if jacobians else self.fewest_later, round(self.growth * runs))
 
 
 @dataclass(frozen=True)
@@ -205,7 +210,14 @@ class Verification:
     report: EmulatorReport | None = None
 
     @staticmethod
-    def from_runs(model: FieldModel, state: FieldState, w: Floats, outputs: Floats, known: Floats) -> Verification:
+    def from_runs(
+        model: FieldModel,
+        state: FieldState,
+        w: Floats,
+        outputs: Floats,
+        known: Floats,
+        slopes: Floats | None = None,
+    ) -> Verification:
         """Compute the errors.
 
         Parameters
@@ -219,11 +231,13 @@ class Verification:
             Their outputs; NaN where missing.
         known : array, shape (n', N, P)
             Outputs of the runs of the state.
+        slopes : array, shape (n', N, P, R), or None
+            Their derivatives, if there are Jacobians.
         """
         squares = model.whitened_error(state, w, outputs) ** 2
         data = squares.shape[1]
         total = data * float(np.nanmean(squares)) if np.isfinite(squares).any() else np.inf
-        off = (outputs - model.predict(state, w, known)) / model.problem.noise_std
+        off = (outputs - model.predict(state, w, known, slopes)) / model.problem.noise_std
         off = np.where(np.isfinite(off) & model.whitening.observed, off, np.nan)
         counts = np.isfinite(off).sum(axis=(0, 2))
         sites = np.where(counts, np.sqrt(np.nansum(off**2, axis=(0, 2)) / np.maximum(counts, 1)), np.nan)
@@ -266,6 +280,8 @@ class FieldSearchState:
         Latents on the grid of all valid runs, if hyperparameters are learnt; otherwise empty.
     outputs : array, shape (n, N, P)
         Outputs of these runs; NaN where missing.
+    slopes : array, shape (n, N, P, R), or None
+        Derivatives of these outputs by the variables, if the simulators give Jacobians.
     info : FieldInfo or None
         Result of the last batch; None before the first.
     has_learned : bool
@@ -285,6 +301,7 @@ class FieldSearchState:
     theta: Floats
     latents: Floats
     outputs: Floats
+    slopes: Floats | None = None
     info: FieldInfo | None = None
     has_learned: bool = False
     learning_converged: bool = False

@@ -21,7 +21,7 @@ from invgp.emulation import Runs, fit_emulators
 from invgp.emulation.run_schedule import can_emulate, most_runs, runs_of_steps
 from invgp.execution.pools import open_pool
 from invgp.execution.run_directories import make_run_directory
-from invgp.execution.simulator import Batch, Simulator
+from invgp.execution.simulator import Batch, FieldBatch, Simulator
 from invgp.inference.field_model import FieldModel
 from invgp.inference.field_state import FieldOptions, FieldSearchState
 from invgp.inference.invert import blas_threads, open_recorders, prepare_search, search_within_budget, strategy_of
@@ -111,7 +111,7 @@ class PilotSimulator(Simulator):
             raise PilotEndedError
         return batch
 
-    def run_fields(self, f: Floats, label: str) -> tuple[Floats, NDArray[np.bool_]]:
+    def run_fields(self, f: Floats, label: str) -> FieldBatch:
         """Run a field model."""
         if self.runs >= self.pilot_runs:  # the posterior of the runs so far is known only now
             raise PilotEndedError

@@ -30,6 +30,9 @@ class SearchOptions:
         Site precisions of narrower starts, tried in turn if the simulator fails too often under the prior.
     step_converged : float
         Movement in the last outer step on an emulator at which the search has converged.
+    moving_share : float
+        Share of the sites whose movement counts for `step_converged`: all of up to a hundred sites. Among many sites,
+        some lie beyond the other runs and move with every new emulator; its error there is added to the noise.
     farthest : float
         Largest movement of a mean in one outer step, to stay near the runs.
     widened : float
@@ -86,6 +89,7 @@ class SearchOptions:
     numbers_at_once: int = 5 * 10**7
     narrower_starts: tuple[float, ...] = (3.0, 30.0)
     step_converged: float = 0.15
+    moving_share: float = 0.99
     farthest: float = 2.0
     widened: float = 1.2
     stalled: float = 0.6

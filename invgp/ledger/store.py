@@ -16,7 +16,7 @@ from invgp.adapters.protocol import Floats, ForwardModel, Quantity, Status, form
 from invgp.formatting import count_noun
 from invgp.ledger.ledger_file import LedgerFile
 from invgp.ledger.recorder import Recorder
-from invgp.ledger.rows import INTACT, MODEL_CHECKSUM, ROW, RunRow, row_expression, run_key, text_checksum
+from invgp.ledger.rows import FLOAT, INTACT, MODEL_CHECKSUM, ROW, RunRow, row_expression, run_key, text_checksum
 
 _log = logging.getLogger(__name__)
 
@@ -202,7 +202,7 @@ class Ledger(LedgerFile):
             model=model,
             label=decode(row.label),
             inputs=self.decode_numbers(row.inputs, sum(quantity.size for quantity in model.inputs)),
-            outputs=self.decode_numbers(row.outputs, sum(quantity.size for quantity in model.outputs)),
+            outputs=self.decode_outputs(row.outputs, model),
             status=self.decode_status(decode(row.status)),
             attempts=row.attempts,
             seconds=row.seconds,
@@ -211,6 +211,14 @@ class Ledger(LedgerFile):
             message=decode(row.message),
             directory=decode(row.directory),
         )
+
+    def decode_outputs(self, stored: bytes | None, model: RecordedModel) -> Floats:
+        """Return the outputs (P,) of a run, without the Jacobian that follows them; NaN if there are none."""
+        inputs, values = (sum(quantity.size for quantity in side) for side in (model.inputs, model.outputs))
+        with_jacobian = values * (1 + inputs)
+        if stored is not None and len(stored) == with_jacobian * FLOAT.itemsize:
+            return self.decode_numbers(stored, with_jacobian)[:values]
+        return self.decode_numbers(stored, values)
 
     def _rename(self, former: str, digest: str) -> None:
         """Keep the runs of a model whose digest was computed in another way for ledgers of version 1."""

@@ -68,7 +68,8 @@ class TolerantSimulator:
         """Run a field model at latents f (S, G, Q): outputs (S, N, P), and which runs (S,) succeeded."""
         self.calls += 1
         try:
-            return self.simulator.run_fields(f, f"chains{self.calls}")
+            outputs, valid, _ = self.simulator.run_fields(f, f"chains{self.calls}")
+            return outputs, valid
         except TooManyFailures:
             if len(f) == 1:
                 return np.full((1, *self.simulator.problem.noise_std.shape), np.nan), np.zeros(1, dtype=bool)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownExecutorError
 
-from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status
+from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status, split_jacobian
 from invgp.execution.pools.worker_processes import initialise_worker, start_worker, submit_uninterrupted
 from invgp.execution.run_directories import end_programs, remove_run_directory
 from invgp.problem import Floats
@@ -155,7 +155,7 @@ class RunQueue:
         if outcome.status[0] is not Status.OK:  # UM-Bridge cannot represent a missing number
             self._record_failure(label)
             raise RequestError(500, "InvalidOutput", outcome.messages[0])
-        numbers: Floats = outcome.outputs[0]
+        numbers: Floats = split_jacobian(self._model, outcome.outputs)[0][0]
         return numbers
 
     def _evaluate(self, row: Floats, label: str) -> Evaluations:

@@ -170,6 +170,16 @@ class CallableSection(ForwardSection):
     )
     vectorised: bool = Field(default=CallableModel.vectorised, description="whether it takes many rows at once")
     partial: bool = PARTIAL
+    jacobian: bool = Field(
+        default=CallableModel.jacobian,
+        description="whether it returns a pair of the outputs and their derivatives by the inputs; for field models",
+    )
+    jacobian_cost: float = Field(
+        default=CallableModel.jacobian_cost,
+        description="cost of these derivatives, in runs",
+        ge=0.0,
+        allow_inf_nan=False,
+    )
 
 
 class ExecutableSection(FilesSection):

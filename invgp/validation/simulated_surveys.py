@@ -78,7 +78,7 @@ def _run(simulator: Simulator, f: Floats, label: str) -> Floats:
     if simulator.problem.grid is None:
         batch = simulator.run(f[None], label)
         return np.where(batch.valid[0, :, None], batch.outputs[0], np.nan)
-    outputs, valid = simulator.run_fields(f[None], label)
+    outputs, valid, _ = simulator.run_fields(f[None], label)
     return np.where(valid[0], outputs[0], np.nan)
 
 

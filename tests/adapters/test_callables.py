@@ -14,7 +14,8 @@ import joblib
 import numpy as np
 import pytest
 
-from invgp.adapters import AdapterError, CallableModel, Evaluations, Quantity, RunContext, Status
+from invgp.adapters import AdapterError, CallableModel, Evaluations, Quantity, RunContext, Status, split_jacobian
+from invgp.adapters.protocol import cost_of_run
 from invgp.adapters.testing import check_forward_model
 
 SPEED = Quantity("speed", "m s-1")
@@ -370,3 +371,58 @@ def test_that_a_name_is_found_for_any_callable() -> None:
     assert model(name="mine").name == "mine"
     assert model(Simulator()).name == "Simulator"
     assert (model().rows_per_task, model(vectorised=False).rows_per_task) == (4096, 64)
+
+
+def with_jacobian(speed: Any, depth: Any) -> Any:
+    """Travel times, and their derivatives by all inputs in one array."""
+    time = travel_time(speed, depth)
+    by_speed = -time / np.asarray(speed)[..., None]
+    by_depth = np.eye(2) / np.asarray(speed)[..., None, None]
+    return time, np.concatenate([by_speed[..., None], by_depth], axis=-1)
+
+
+def with_named_jacobian(speed: Any, depth: Any) -> Any:
+    """The same by name, without the derivatives by the speed."""
+    time, jacobian = with_jacobian(speed, depth)
+    return time, {"depth": jacobian[..., 1:]}
+
+
+@pytest.mark.parametrize("vectorised", [True, False])
+def test_that_a_function_may_return_its_jacobian(vectorised: bool, tmp_path: Path) -> None:
+    for function, known in ((with_jacobian, slice(None)), (with_named_jacobian, slice(1, None))):
+        derived = model(function, vectorised=vectorised, jacobian=True)
+        check_forward_model(derived, VALUES, tmp_path)
+        outputs, jacobians = split_jacobian(derived, derived.evaluate(VALUES, context(3)).outputs)
+        plain = model(vectorised=vectorised)
+        np.testing.assert_array_equal(outputs, plain.evaluate(VALUES, context(3)).outputs)
+        numeric = np.empty((3, 2, 3))
+        for i, step in enumerate(1e-6 * np.eye(3)):
+            both = [plain.evaluate(VALUES + sign * step, context(3)).outputs for sign in (1.0, -1.0)]
+            numeric[..., i] = (both[0] - both[1]) / 2e-6
+        np.testing.assert_allclose(jacobians[..., known], numeric[..., known], rtol=1e-6)
+    assert not jacobians[..., 0].any()
+    assert split_jacobian(plain, outputs)[1] is None
+
+
+@pytest.mark.parametrize(
+    ("returned", "sentence"),
+    [
+        (lambda time: time, "returned an ndarray, expected a tuple of the outputs and the Jacobian"),
+        (lambda time: (time, np.ones((3, 2))), r"the Jacobian came with shape \(3, 2\), expected \(3, 2, 3\)"),
+        (lambda time: (time, {"depth": np.ones((3, 2))}), r"by depth came with shape \(3, 2\), expected \(3, 2, 2\)"),
+        (lambda time: (time, {"width": 1.0}), r"has the inputs \['width'\], expected some of \['speed', 'depth'\]"),
+        (lambda time: (time, np.full((3, 2, 3), np.nan)), "the Jacobian has a number that is not finite"),
+    ],
+)
+def test_that_a_wrong_jacobian_fails_its_runs_with_a_sentence(returned: Callable[..., Any], sentence: str) -> None:
+    found = run(lambda speed, depth: returned(travel_time(speed, depth)), jacobian=True)
+    assert not found.ok.any()
+    assert found.outputs.shape == (3, 8)
+    assert re.search(sentence, found.messages[0])
+
+
+def test_that_the_cost_of_a_jacobian_is_a_number_of_runs() -> None:
+    with pytest.raises(AdapterError, match=r"jacobian_cost: must be a number of runs, at least 0, was -1\.0"):
+        model(with_jacobian, jacobian=True, jacobian_cost=-1.0)
+    assert cost_of_run(model(with_jacobian, jacobian=True, jacobian_cost=0.5)) == 1.5
+    assert cost_of_run(model()) == 1.0

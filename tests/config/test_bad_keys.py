@@ -49,14 +49,14 @@ UNKNOWN_KEYS = [
     Case(
         "callable",
         {"function =": "funktion ="},
-        "forward.funktion: unknown key; valid: 'adapter', 'function', 'vectorised', 'partial', 'kind', 'inputs' and "
-        "'outputs'; did you mean 'function'?",
+        "forward.funktion: unknown key; valid: 'adapter', 'function', 'vectorised', 'partial', 'jacobian', "
+        "'jacobian_cost', 'kind', 'inputs' and 'outputs'; did you mean 'function'?",
     ),
     Case(
         "callable, far from any",
         {"function =": "xyz = 1\nfunction ="},
-        "forward.xyz: unknown key; valid: 'adapter', 'function', 'vectorised', 'partial', 'kind', 'inputs' and "
-        "'outputs'",
+        "forward.xyz: unknown key; valid: 'adapter', 'function', 'vectorised', 'partial', 'jacobian', "
+        "'jacobian_cost', 'kind', 'inputs' and 'outputs'",
     ),
     Case(
         "input",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from invgp.forward_models import first_arrivals, ray_lengths
+from invgp.forward_models import first_arrivals, first_arrivals_with_jacobian, ray_lengths
 
 WIDTH, DEPTH = 30.0, 60.0  # m
 SOURCES = np.asarray([[0.0, 3.0], [0.0, 21.0], [7.3, 44.1]])
@@ -61,6 +61,28 @@ def test_that_runs_do_not_depend_on_other_runs_of_the_batch() -> None:
     assert found.shape == (3, 3, 4)
     alone = np.stack([first_arrivals(one, (3.0, 3.0), SOURCES, RECEIVERS) for one in velocity])
     np.testing.assert_allclose(alone, found, rtol=1e-6)
+
+
+def test_that_derivatives_of_first_arrivals_are_differences() -> None:
+    """In a section without shadows; where two rays arrive at the same time there is no derivative."""
+    rng, (x, z) = np.random.default_rng(0), nodes(3.0)
+    velocity = 2000.0 * np.exp(0.1 * np.sin(x / 9.0 + z / 7.0) + 0.05 * np.cos(z / 4.0))
+    times, jacobian = first_arrivals_with_jacobian(velocity, (3.0, 3.0), SOURCES, RECEIVERS)
+    np.testing.assert_allclose(times, first_arrivals(velocity, (3.0, 3.0), SOURCES, RECEIVERS), rtol=1e-12)
+    change = rng.standard_normal(velocity.shape)
+    both = [first_arrivals(velocity + step * change, (3.0, 3.0), SOURCES, RECEIVERS) for step in (1e-2, -1e-2)]
+    numeric, found = (both[0] - both[1]) / 2e-2, np.einsum("srij,ij->sr", jacobian, change)
+    off = np.abs(found - numeric) / np.abs(numeric).max()
+    assert np.median(off) < 1e-5
+    assert off.max() < 1e-4
+
+
+def test_that_faster_rock_everywhere_shortens_times_in_proportion() -> None:
+    """By Euler's theorem: the time has degree -1 in the velocity."""
+    x, z = nodes(2.0)
+    velocity = 1500.0 + 10.0 * x + 5.0 * z
+    times, jacobian = first_arrivals_with_jacobian(velocity, (2.0, 2.0), SOURCES, RECEIVERS)
+    np.testing.assert_allclose(np.einsum("srij,ij->sr", jacobian, velocity), -times, rtol=1e-5)
 
 
 def test_that_the_parts_of_a_ray_add_up_and_lie_in_the_cells_it_crosses() -> None:

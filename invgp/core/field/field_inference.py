@@ -98,6 +98,8 @@ class FieldState:
         Regression of the outputs on the variables; None before the first runs.
     fitted_runs : Array of int
         Indices of the runs that the regression uses.
+    slopes : Array, shape (n, D, R), or None
+        Jacobians of these runs; None if they have none.
     """
 
     q: Gaussian
@@ -107,6 +109,7 @@ class FieldState:
     outputs: Array = None
     regression: AnyRegression | None = None
     fitted_runs: Array = None
+    slopes: Array | None = None
 
     @property
     def few_runs(self) -> Array:
@@ -241,7 +244,13 @@ class FieldInference:
         return state.q.samples(spread * backend.asarray(orthogonal_normals(rng, count, self.normals.shape[1])))
 
     def tell(
-        self, state: FieldState, w: Array, outputs: Array, rng: np.random.Generator, steps: int = 40
+        self,
+        state: FieldState,
+        w: Array,
+        outputs: Array,
+        rng: np.random.Generator,
+        steps: int = 40,
+        slopes: Array | None = None,
     ) -> tuple[FieldState, FieldInfo]:
         """Update the state with valid runs.
 
@@ -257,6 +266,9 @@ class FieldInference:
             Random numbers of slice sampling.
         steps : int
             Number of steps of slice sampling, if it is needed.
+        slopes : Array, shape (n, D, R), or None
+            Jacobians of the outputs by the variables. They are used if all runs have them, no output is missing and
+            there are no blocks.
 
         Returns
         -------
@@ -265,24 +277,34 @@ class FieldInference:
         FieldInfo
             Result of the batch.
         """
-        xp = array_namespace(w)
+        xp, latest = array_namespace(w), w.shape[0]
         if state.regression is not None:
             w, outputs = xp.concat([state.w, w]), xp.concat([state.outputs, outputs])
+            slopes = None if slopes is None or state.slopes is None else xp.concat([state.slopes, slopes])
         fitted_runs = self._nearest_runs(state.q, w)
-        regression = self._fit_regression(xp.take(w, fitted_runs, axis=0), xp.take(outputs, fitted_runs, axis=0), state)
+        fitted = [part if part is None else xp.take(part, fitted_runs, axis=0) for part in (w, outputs, slopes)]
+        recent = max(int(np.count_nonzero(to_numpy(fitted_runs) >= w.shape[0] - latest)), 1)
+        regression = self._fit_regression(fitted[0], fitted[1], state, fitted[2], recent)
         linear, error_free, elbo = self._linearise(regression, replace(state.linear, mean=state.q.mean))
         q = self._sample_moments(regression, linear, rng, steps)
-        new = FieldState(q, linear, error_free, w, outputs, regression, fitted_runs)
+        new = FieldState(q, linear, error_free, w, outputs, regression, fitted_runs, slopes)
         return new, FieldInfo(elbo, movement(state.linear, linear), few_runs_share(linear, error_free))
 
-    def _fit_regression(self, w: Array, outputs: Array, state: FieldState) -> AnyRegression:
+    def _fit_regression(
+        self, w: Array, outputs: Array, state: FieldState, slopes: Array | None, latest: int
+    ) -> AnyRegression:
         """Fit the regression of outputs (n, D) on w (n, R), and replace missing outputs.
 
+        Jacobians (n, D, R) are used with complete outputs and without blocks. The last batch has `latest` runs.
         The search for the hyperparameters starts from those of the previous regression.
         """
         xp = array_namespace(w)
         hyper = None if state.regression is None else [part.hyper for part in state.regression.parts]
         if not bool(xp.any(xp.isnan(outputs))):
+            if slopes is not None and not self.blocks:
+                turned = slopes if self.unmixing is None else self.unmixing @ slopes
+                outputs, start = self._decorrelate_noise(outputs), None if hyper is None else hyper[0]
+                return fit_regression(self.modes, w, outputs, start, slopes=turned, latest=latest)
             return self._fit_complete_outputs(w, self._decorrelate_noise(outputs), hyper)
         blocks = self.blocks or [Block(np.arange(outputs.shape[1]), None, self.modes)]
         points = state.q.samples(self.normals)

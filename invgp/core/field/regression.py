@@ -29,6 +29,8 @@ from invgp.core.backend import (
     to_numpy,
 )
 from invgp.core.field.field_gaussian import LowRankGaussian
+from invgp.core.field.grid_basis import index_array
+from invgp.core.field.jacobians import JacobianOptions, VirtualRuns, place_virtual_runs
 
 KernelParameters = NDArray[np.float64]
 Prior = tuple[float, float, float]  # mean, standard deviation and first step of the search
@@ -63,6 +65,8 @@ class RegressionOptions:
         Logarithm of the amplitude of a latent relative to the first one.
     search_starts : tuple of tuple of float
         Starts of the first search: a nonlinear and a nearly linear regression.
+    jacobians : JacobianOptions
+        Use of Jacobians.
     """
 
     evidence_threshold: float = 0.1
@@ -76,6 +80,7 @@ class RegressionOptions:
     nugget_prior: Prior = (-14.0, 8.0, 3.0)
     amplitude_prior: Prior = (0.0, 2.0, 0.7)
     search_starts: tuple[tuple[float, float, float, float], ...] = ((1.0, -2.0, 1.0, -10.0), (1.0, -8.0, 1.0, -18.0))
+    jacobians: JacobianOptions = JacobianOptions()
 
 
 @dataclass(frozen=True)
@@ -158,6 +163,10 @@ class Regression:
         Lower Cholesky factor of the covariance of the runs.
     variances : Array, shape (k,)
         Variance of each z in units of the kernel.
+    slope : Array, shape (k, R), or None
+        Slope of a linear trend of z, if the runs have Jacobians: z is the process plus the trend.
+    virtual : VirtualRuns or None
+        Points next to runs that follow the runs in `w`, if the runs have Jacobians.
     """
 
     modes: Modes
@@ -169,6 +178,8 @@ class Regression:
     coefficients: Array
     factor: Array
     variances: Array
+    slope: Array | None = None
+    virtual: VirtualRuns | None = None
 
     @cached_property
     def weights(self) -> Array:
@@ -239,7 +250,11 @@ class Regression:
         half = solve_triangular(self.factor, xp.matrix_transpose(across))
         variance = 1.0 + squared_norms + float(np.exp(self.hyper[1])) - sum_of_squares(half)
         variance = xp.where(variance > 0.0, variance, xp.zeros_like(variance)) + float(np.exp(self.hyper[3]))
-        return across @ self.coefficients, variance[:, None] * self.variances
+        return across @ self.coefficients + self._trend(w), variance[:, None] * self.variances
+
+    def _trend(self, w: Array) -> Array | float:
+        """Compute the trend (m, k) at w (m, R); 0 without Jacobians."""
+        return 0.0 if self.slope is None else w @ array_namespace(w).matrix_transpose(self.slope)
 
     def predictions_with_derivatives(self, w: Array) -> tuple[Array, Array, ChainRule]:
         """Compute expectation and variance (m, k) of z at w (m, R), and the chain rule for their derivatives.
@@ -270,9 +285,10 @@ class Regression:
             by_across = by_expectation @ xp.matrix_transpose(self.coefficients) - 2.0 * by_kernel * explained
             by_smooth = by_across * smooth
             straight = (by_across + by_smooth) @ self.w
-            return self.weights * (straight + w * (2.0 * by_kernel - xp.sum(by_smooth, axis=1)[:, None]))
+            by_w = self.weights * (straight + w * (2.0 * by_kernel - xp.sum(by_smooth, axis=1)[:, None]))
+            return by_w if self.slope is None else by_w + by_expectation @ self.slope
 
-        return across @ self.coefficients, variance[:, None] * self.variances, chain_rule
+        return across @ self.coefficients + self._trend(w), variance[:, None] * self.variances, chain_rule
 
     def run_weights(self, w: Array) -> list[Array]:
         """Compute the weights (m, n) of the centred runs in the expected outputs at w (m, R), as a list of one.
@@ -321,7 +337,10 @@ class Regression:
         slope = (off / d + along @ xp.matrix_transpose(Y)) * scaled * smooth[:, None]
         straight = self.w * self.weights
         value = (1.0 + (straight @ q.mean[:, None])[:, 0] + smooth) @ self.coefficients
-        return value, xp.matrix_transpose(self.coefficients) @ (straight + slope)
+        slope = xp.matrix_transpose(self.coefficients) @ (straight + slope)
+        if self.slope is None:
+            return value, slope
+        return value + self.slope @ q.mean, slope + self.slope
 
 
 def regression_kernel(
@@ -357,6 +376,8 @@ def fit_regression(
     drawn: Array | None = None,
     scale: Array | None = None,
     options: RegressionOptions = RegressionOptions(),
+    slopes: Array | None = None,
+    latest: int = 0,
 ) -> Regression:
     """Fit the regression of the outputs on the variables.
 
@@ -375,8 +396,18 @@ def fit_regression(
     scale : Array, shape (D,), or None
         Scale of the outputs; None for 1.
     options : RegressionOptions
+    slopes : Array, shape (n, D, R), or None
+        Jacobians of the runs, if all outputs have been complete.
+    latest : int
+        Number of runs of the last batch, which come from the posterior; the trend is the mean of their Jacobians.
     """
     xp = array_namespace(w, outputs)
+    virtual = trend = None
+    if slopes is not None:
+        virtual = place_virtual_runs(
+            w, slopes, index_array(np.arange(w.shape[0] - latest, w.shape[0]), w), options.jacobians
+        )
+        w, outputs, trend = virtual.extend(w, outputs, slopes)
     n = w.shape[0]
     scale = xp.ones_like(outputs[0, :]) if scale is None else scale
     outputs = outputs * scale
@@ -394,7 +425,27 @@ def fit_regression(
     factor = cholesky(run_covariance(modes, hyper, w))
     variances = sum_of_squares(solve_triangular(factor, training)) / n
     coefficients = solve_triangular(factor, solve_triangular(factor, z), transposed=True)
-    return Regression(modes, hyper, w, scale, centre, directions, coefficients, factor, variances)
+    if trend is None:
+        return Regression(modes, hyper, w, scale, centre, directions, coefficients, factor, variances)
+    # Directions in which only the trend varies have no process.
+    beyond = trend - xp.matrix_transpose(directions) @ (directions @ trend)
+    _, sizes, more = xp.linalg.svd(xp.matrix_transpose(beyond), full_matrices=False)
+    more = more[: int(np.count_nonzero(to_numpy(sizes) > options.constant_threshold)), :]
+    nothing = xp.zeros_like(more[:, 0])
+    directions = xp.concat([directions, more])
+    return Regression(
+        modes,
+        hyper,
+        w,
+        scale,
+        centre,
+        directions,
+        xp.concat([coefficients, xp.zeros_like(w[:, :1]) * nothing], axis=1),
+        factor,
+        xp.concat([variances, nothing]),
+        directions @ trend,
+        virtual,
+    )
 
 
 def run_covariance(modes: Modes, hyper: KernelParameters, w: Array) -> Array:

@@ -188,7 +188,7 @@ def test_that_a_program_takes_a_whole_layer_and_gives_a_whole_table(
         }
     )
     f = np.linspace(10.0, 30.0, 50)[None, :, None]
-    outputs, valid = Simulator(problem, folder / "runs").run_fields(f, "try")
+    outputs, valid, _ = Simulator(problem, folder / "runs").run_fields(f, "try")
     assert valid.all()
     assert outputs.shape == (1, 14, 1)
     np.testing.assert_allclose(outputs[0, 2, 0], 0.1 * f[0, 8:18, 0].sum(), rtol=1e-10)
