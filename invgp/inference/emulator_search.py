@@ -6,6 +6,7 @@ optimises the posterior on the emulator.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -74,7 +75,7 @@ def search_on_emulator(model: SiteModel, runner: Runner, state: SearchState, *, 
             posterior, state.posterior, model.options.farthest
         )
         was_small, small = small, _is_small(problem, state.emulator)
-        if step.number + 1 < FEWEST_STEPS or not small:
+        if step.number + 1 < FEWEST_STEPS or not small or _is_preliminary(model, state.emulator):
             continue
         if state.result.converged and moved < model.options.step_converged:
             return state
@@ -130,6 +131,15 @@ def fit(model: SiteModel, state: SearchState, posterior: GaussianPosterior) -> S
     return replace(state, emulator=emulator)
 
 
+def _is_preliminary(model: SiteModel, emulator: Surrogate) -> bool:
+    """Return whether the error of an emulator dominates the posterior of a large survey.
+
+    Its posterior only serves to place the next runs, and is optimised roughly.
+    """
+    shared = emulator.smooth_error * math.sqrt(float(np.median(model.neighbour_counts)))
+    return model.uses_minibatches and shared > model.options.preliminary_error
+
+
 def _is_small(problem: Problem, emulator: Surrogate) -> bool:
     return emulator.smooth_error <= 0.5 * problem.inference.emulator_error
 
@@ -159,7 +169,8 @@ def optimise_on_emulator(
     """Optimise on the emulator of a state from a posterior, with the error of the emulator in the noise."""
     if state.emulator is None:
         raise ValueError("there is no emulator yet")
-    algorithm = model.algorithm(model.emulator_stages, model.with_emulator_error(state.emulator))
+    stages = model.emulator_stages[: 1 if _is_preliminary(model, state.emulator) else None]
+    algorithm = model.algorithm(stages, model.with_emulator_error(state.emulator))
     begin = algorithm.start_from(posterior, near_optimum=False)
     return optimise(model, runner, state, algorithm, begin, emulator_evaluator(state.emulator))
 

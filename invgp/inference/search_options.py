@@ -42,6 +42,8 @@ class SearchOptions:
     shared_error : float
         Error, times the square root of the number of neighbouring sites that share it, below which the emulator is not
         refined.
+    preliminary_error : float
+        The same, above which the posterior of a large survey is optimised roughly.
     largest_error : float
         Upper limit of the emulator error that is added to the noise, for sites without information.
     restarts : int
@@ -94,6 +96,7 @@ class SearchOptions:
     widened: float = 1.2
     stalled: float = 0.6
     shared_error: float = 0.1
+    preliminary_error: float = 3.0
     largest_error: float = 1000.0
     restarts: int = 3
     reset_precision: float = 0.1
