@@ -17,8 +17,8 @@ from recording import record
 import invgp
 from invgp.adapters.protocol import RunContext
 from invgp.core.backend import select_backend
-from invgp.latent_model.grid_modes import field_of
 from invgp.latent_model.noise_density import draw_noise
+from invgp.latent_model.prior_field import field_of
 from invgp.problem import Problem
 
 LEVELS = {"50%": (0.25, 0.75), "90%": (0.05, 0.95), "95%": (0.025, 0.975)}

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import invgp
-from helpers.local_averages import FUNCTION, exact, windows
+from helpers.local_averages import FUNCTION, exact_moments, windows
 from invgp.core.backend import select_backend
 from invgp.execution.simulator import Simulator
 from invgp.inference.field_slopes import compute_slopes
-from invgp.latent_model.grid_modes import field_of
+from invgp.latent_model.prior_field import field_of
 
 WITH_JACOBIANS = (
     FUNCTION
@@ -66,7 +66,7 @@ def test_that_eight_runs_of_a_linear_simulator_give_the_exact_posterior(loaded: 
     posterior = invgp.invert(problem)
     assert posterior.attrs["invgp_converged"] == "yes"
     assert posterior.attrs["invgp_runs"] == 16  # the second batch verifies the first
-    mean, std = exact(problem)
+    mean, std = exact_moments(problem)
     np.testing.assert_allclose(posterior["depth"], mean, atol=0.01)
     np.testing.assert_allclose(posterior["depth_std"], std, rtol=0.01)
     assert problem.grid is not None
