@@ -10,7 +10,7 @@ the forward model is smooth.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -80,7 +80,7 @@ class RegressionOptions:
     nugget_prior: Prior = (-14.0, 8.0, 3.0)
     amplitude_prior: Prior = (0.0, 2.0, 0.7)
     search_starts: tuple[tuple[float, float, float, float], ...] = ((1.0, -2.0, 1.0, -10.0), (1.0, -8.0, 1.0, -18.0))
-    jacobians: JacobianOptions = JacobianOptions()
+    jacobians: JacobianOptions = field(default_factory=JacobianOptions)
 
 
 @dataclass(frozen=True)
