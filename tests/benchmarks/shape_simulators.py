@@ -164,3 +164,27 @@ def switch(a, b):
 
 def chirp(a):
     return np.sin(2.0 * a**2)
+
+
+def threshold(a, b):
+    """A sensor that measures b if a exceeds a threshold, and nothing below it."""
+    return b / (1.0 + np.exp(-np.clip((a - 0.5) / 0.05, -500.0, 500.0)))
+
+
+def dead_time(rate):
+    """Count rate of a detector that each event blocks for a while: low and high rates give the same count."""
+    return rate * np.exp(-0.5 * rate)
+
+
+def plume(place, strength):
+    """Concentrations at two sensors beside a source."""
+    return strength[:, None] * np.exp(-0.5 * ((np.array([-1.0, 1.2]) - place[:, None]) / 0.6) ** 2)
+
+
+def cubic_pair(a, b):
+    """Up to three unequal modes of the first unknown, which the second datum weights."""
+    return np.stack([a**3 - 1.5 * a, b + 0.3 * a**2], axis=-1)
+
+
+def three_factors(a, b, c):
+    return a * b * c
