@@ -51,6 +51,19 @@ def search_alternative_modes(model: SiteModel, runner: Runner, state: SearchStat
     """Search for alternative solutions, and return the state of the best one.
 
     A note is added if another solution is nearly as probable.
+
+    Parameters
+    ----------
+    model : SiteModel
+        What is constant during the search.
+    runner : Runner
+        Makes the runs, and keeps the latest state.
+    state : SearchState
+        Present state of the search.
+
+    Returns
+    -------
+    SearchState
     """
     if state.emulator is None or state.candidate is None or model.uses_minibatches:
         return state

@@ -80,7 +80,19 @@ DEFAULTS = DiagnosticOptions()
 
 
 def chi_square(problem: Problem, predicted: Floats) -> Floats:
-    """Compute the mean squared normalised residual (P,) of predictions (N, P); NaN without observations."""
+    """Compute the mean squared normalised residual (P,) of predictions (N, P); NaN without observations.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    predicted : array, shape (N, P)
+        Posterior mean of the outputs.
+
+    Returns
+    -------
+    array, shape (P,)
+    """
     residuals = (problem.survey.Y - predicted) / problem.noise_std
     counts = np.sum(np.isfinite(residuals), axis=0)
     return np.where(counts, np.nansum(residuals**2, axis=0) / np.maximum(counts, 1), np.nan)
@@ -103,7 +115,21 @@ def expected_misfit(problem: Problem, predicted: Floats, predicted_std: Floats) 
 def find_unexplained(
     problem: Problem, predicted: Floats, predicted_std: Floats, options: DiagnosticOptions = DEFAULTS
 ) -> NDArray[np.bool_]:
-    """Return a mask (N,) of the sites whose misfit is larger than chance explains at any site of the survey."""
+    """Return a mask (N,) of the sites whose misfit is larger than chance explains at any site of the survey.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    predicted, predicted_std : array, shape (N, P)
+        Posterior mean and standard deviation of the outputs.
+    options : DiagnosticOptions
+        Limits.
+
+    Returns
+    -------
+    array of bool, shape (N,)
+    """
     misfit = expected_misfit(problem, predicted, predicted_std)
     counts = np.maximum(np.isfinite(problem.survey.Y).sum(axis=1), 1)
     chance = options.chance / problem.survey.size
@@ -192,7 +218,21 @@ class Cavity:
 
 
 def doubtful_latents(problem: Problem, shape_errors: Floats, options: DiagnosticOptions = DEFAULTS) -> list[str]:
-    """Name the latents and labels with a large shape error (N, Q) at any site; empty if all have one."""
+    """Name the latents and labels with a large shape error (N, Q) at any site; empty if all have one.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    shape_errors : array, shape (N, Q), in standard deviations
+        Shape error of each latent at each site.
+    options : DiagnosticOptions
+        Limits.
+
+    Returns
+    -------
+    list of str
+    """
     doubtful = np.any(np.nan_to_num(shape_errors) > options.doubtful, axis=0).tolist()
     names = [f"{v.name} {label}".strip() for v in problem.latents for label in v.labels or [""]]
     return [] if all(doubtful) else [name for name, doubt in zip(names, doubtful, strict=True) if doubt]

@@ -147,7 +147,23 @@ def _is_small(problem: Problem, emulator: Surrogate) -> bool:
 def measure_solver_noise(
     model: SiteModel, runner: Runner, state: SearchState, posterior: GaussianPosterior
 ) -> SearchState:
-    """Measure the numerical noise of the simulator near a posterior once, if the budget has enough runs."""
+    """Measure the numerical noise of the simulator near a posterior once, if the budget has enough runs.
+
+    Parameters
+    ----------
+    model : SiteModel
+        What is constant during the search.
+    runner : Runner
+        Makes the runs, and keeps the latest state.
+    state : SearchState
+        Present state of the search.
+    posterior : GaussianPosterior
+        Posterior near which the noise is measured.
+
+    Returns
+    -------
+    SearchState
+    """
     if state.emulator is None or state.solver_noise is not None:
         return state
     mean, factor = to_numpy(posterior.marginals.mean), to_numpy(posterior.factor)
@@ -184,7 +200,21 @@ def emulated_bound(model: SiteModel, state: SearchState) -> float:
 
 
 def verify(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
-    """Verify the emulator with new runs from the posterior at its sites, if the budget has enough runs."""
+    """Verify the emulator with new runs from the posterior at its sites, if the budget has enough runs.
+
+    Parameters
+    ----------
+    model : SiteModel
+        What is constant during the search.
+    runner : Runner
+        Makes the runs, and keeps the latest state.
+    state : SearchState
+        Present state of the search.
+
+    Returns
+    -------
+    SearchState
+    """
     if state.emulator is None or state.candidate is None:
         return state
     sizes = [len(part.sites) for part in simulated_parts(model.problem)]
@@ -215,7 +245,19 @@ def _verify_at(
 
 
 def trusted_sites(model: SiteModel, state: SearchState) -> NDArray[np.bool_]:
-    """Return a mask (N,) of the sites where the emulator of a state is accurate enough."""
+    """Return a mask (N,) of the sites where the emulator of a state is accurate enough.
+
+    Parameters
+    ----------
+    model : SiteModel
+        What is constant during the search.
+    state : SearchState
+        Present state of the search.
+
+    Returns
+    -------
+    array of bool, shape (N,)
+    """
     if state.emulator is None or state.candidate is None:
         return np.zeros(model.problem.survey.size, dtype=bool)
     counts = [32 * len(part.sites) for part in simulated_parts(model.problem)]

@@ -60,7 +60,21 @@ def prepare_field(
 
 
 def search_field(search: FieldSearch, runner: Runner, state: FieldSearchState) -> FieldSearchState:
-    """Make batches of runs from the current posterior until it has converged or the budget is used."""
+    """Make batches of runs from the current posterior until it has converged or the budget is used.
+
+    Parameters
+    ----------
+    search : FieldSearch
+        What is constant during the search.
+    runner : Runner
+        Makes the runs, and keeps the latest state.
+    state : FieldSearchState
+        Present state of the search.
+
+    Returns
+    -------
+    FieldSearchState
+    """
     settings, options = search.problem.inference, search.options
     budget = most_runs(search.problem)
     runner.begin(budget)
@@ -84,7 +98,21 @@ def search_field(search: FieldSearch, runner: Runner, state: FieldSearchState) -
 
 
 def with_earlier_runs(search: FieldSearch, runner: Runner, state: FieldSearchState) -> FieldSearchState:
-    """Update the posterior with runs of earlier inversions, if there are enough of them."""
+    """Update the posterior with runs of earlier inversions, if there are enough of them.
+
+    Parameters
+    ----------
+    search : FieldSearch
+        What is constant during the search.
+    runner : Runner
+        Makes the runs, and keeps the latest state.
+    state : FieldSearchState
+        Present state of the search.
+
+    Returns
+    -------
+    FieldSearchState
+    """
     latents, batch = earlier_fields(
         search.problem, runner.simulator.recorders, search.seed, everything=runner.simulator.budget == 0
     )
@@ -119,6 +147,21 @@ def _has_converged(options: FieldOptions, state: FieldSearchState) -> bool:
 
 def run_batch(search: FieldSearch, runner: Runner, state: FieldSearchState, count: int) -> FieldSearchState:
     """Make one batch of runs, and update posterior and hyperparameters with it.
+
+    Parameters
+    ----------
+    search : FieldSearch
+        What is constant during the search.
+    runner : Runner
+        Makes the runs, and keeps the latest state.
+    state : FieldSearchState
+        Present state of the search.
+    count : int
+        Number of runs.
+
+    Returns
+    -------
+    FieldSearchState
 
     Raises
     ------

@@ -39,6 +39,15 @@ from invgp.problem import Floats, Problem
 def field_solution(search: FieldSearch, runner: Runner, state: FieldSearchState) -> tuple[Problem, Solution] | None:
     """Return the posterior of a state.
 
+    Parameters
+    ----------
+    search : FieldSearch
+        What is constant during the search.
+    runner : Runner
+        Makes the runs, and keeps the latest state.
+    state : FieldSearchState
+        Present state of the search.
+
     Returns
     -------
     (Problem, Solution) or None

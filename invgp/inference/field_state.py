@@ -143,7 +143,17 @@ class FieldStreams:
 
     @staticmethod
     def of(seed: int) -> FieldStreams:
-        """Return the streams of a seed."""
+        """Return the streams of a seed.
+
+        Parameters
+        ----------
+        seed : int
+            Random seed.
+
+        Returns
+        -------
+        FieldStreams
+        """
         return FieldStreams(*np.random.default_rng(seed).spawn(8))
 
 

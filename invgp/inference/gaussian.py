@@ -40,7 +40,21 @@ Search = Callable[[SiteModel, Runner, SearchState], SearchState]
 
 
 def search_gaussian(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
-    """Find the posterior on an emulator if possible, otherwise on the simulator."""
+    """Find the posterior on an emulator if possible, otherwise on the simulator.
+
+    Parameters
+    ----------
+    model : SiteModel
+        What is constant during the search.
+    runner : Runner
+        Makes the runs, and keeps the latest state.
+    state : SearchState
+        Present state of the search.
+
+    Returns
+    -------
+    SearchState
+    """
     if uses_emulator(model.problem):
         return search_from_narrower_starts(search_emulated, model, runner, state)
     if model.problem.inference.emulator:
@@ -54,7 +68,23 @@ def search_gaussian(model: SiteModel, runner: Runner, state: SearchState) -> Sea
 
 
 def search_from_narrower_starts(search: Search, model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
-    """Search from the prior, and from narrower starts if the simulator fails too often under the prior."""
+    """Search from the prior, and from narrower starts if the simulator fails too often under the prior.
+
+    Parameters
+    ----------
+    search : callable
+        Search from a state, such as `search_emulated`.
+    model : SiteModel
+        What is constant during the search.
+    runner : Runner
+        Makes the runs, and keeps the latest state.
+    state : SearchState
+        Present state of the search.
+
+    Returns
+    -------
+    SearchState
+    """
     runner.keep(state)
     for precision in model.options.narrower_starts:
         try:
@@ -67,7 +97,21 @@ def search_from_narrower_starts(search: Search, model: SiteModel, runner: Runner
 
 
 def search_emulated(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
-    """Search on the emulator, then with the simulator where the emulator is not accurate enough, and verify."""
+    """Search on the emulator, then with the simulator where the emulator is not accurate enough, and verify.
+
+    Parameters
+    ----------
+    model : SiteModel
+        What is constant during the search.
+    runner : Runner
+        Makes the runs, and keeps the latest state.
+    state : SearchState
+        Present state of the search.
+
+    Returns
+    -------
+    SearchState
+    """
     state = replace(state, steps=outer_steps(model.problem))
     runner.begin(sum(step.runs for step in state.steps) + runs_in_a_step(model.problem))
     state = search_on_emulator(model, runner, state)
@@ -113,7 +157,21 @@ def _use_simulator_at(model: SiteModel, runner: Runner, state: SearchState, site
 
 
 def search_simulated(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
-    """Optimise on the simulator, again with more samples if too many outputs are missing, and test the result."""
+    """Optimise on the simulator, again with more samples if too many outputs are missing, and test the result.
+
+    Parameters
+    ----------
+    model : SiteModel
+        What is constant during the search.
+    runner : Runner
+        Makes the runs, and keeps the latest state.
+    state : SearchState
+        Present state of the search.
+
+    Returns
+    -------
+    SearchState
+    """
     problem, posterior = model.problem, state.start
     for _ in range(2):
         stages = simulator_stages(model, runner)
@@ -156,6 +214,19 @@ def check_shape(model: SiteModel, runner: Runner, state: SearchState) -> SearchS
     """Test at each site whether the posterior is Gaussian, if the budget has enough runs.
 
     A posterior that factorises over the latents is not tested: it differs from the exact one in any case.
+
+    Parameters
+    ----------
+    model : SiteModel
+        What is constant during the search.
+    runner : Runner
+        Makes the runs, and keeps the latest state.
+    state : SearchState
+        Present state of the search.
+
+    Returns
+    -------
+    SearchState
     """
     if model.factorised:
         return state
@@ -181,7 +252,19 @@ def check_shape(model: SiteModel, runner: Runner, state: SearchState) -> SearchS
 
 
 def check_whole_posterior(model: SiteModel, state: SearchState) -> SearchState:
-    """Add a note if the posterior of all sites together is not Gaussian; the shape test sees single sites only."""
+    """Add a note if the posterior of all sites together is not Gaussian; the shape test sees single sites only.
+
+    Parameters
+    ----------
+    model : SiteModel
+        What is constant during the search.
+    state : SearchState
+        Present state of the search.
+
+    Returns
+    -------
+    SearchState
+    """
     emulator, gaussian, size = state.emulator, state.posterior, model.problem.survey.size * model.problem.latent_count
     if emulator is None or state.candidate is None or not gaussian.prior.dense or size > model.options.most_checked:
         return state

@@ -182,7 +182,17 @@ class Strategy(NamedTuple):
 
 
 def strategy_of(problem: Problem) -> Strategy:
-    """Return the strategy for a problem."""
+    """Return the strategy for a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+
+    Returns
+    -------
+    Strategy
+    """
     if problem.grid is not None:
         return Strategy(prepare_field, search_field, field_solution)
     if problem.inference.posterior == "sampled":
@@ -277,7 +287,19 @@ def _temporary_directory() -> Iterator[Path]:
 
 @contextmanager
 def open_recorders(problem: Problem, path: str | Path | None) -> Iterator[dict[str, Recorder]]:
-    """Open the ledger for the runs of each simulator of a problem, by source; an empty dictionary without a path."""
+    """Open the ledger for the runs of each simulator of a problem, by source; an empty dictionary without a path.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    path : str, Path or None
+        File of the ledger; None for none.
+
+    Yields
+    ------
+    dict of str to Recorder
+    """
     if path is None:
         yield {}
         return

@@ -29,6 +29,19 @@ def search_known_runs(model: Any, runner: Runner, state: Any) -> Any:
     """Find the posterior of a site or field model on its earlier runs.
 
     The result counts as converged only if the runs surround the posterior and the estimated error is small there.
+
+    Parameters
+    ----------
+    model : SiteModel or FieldSearch
+        What is constant during the search.
+    runner : Runner
+        Makes the runs, and keeps the latest state.
+    state : SearchState or FieldSearchState
+        Present state of the search.
+
+    Returns
+    -------
+    SearchState or FieldSearchState
     """
     if isinstance(model, FieldSearch):
         return _search_field(model, runner, state)

@@ -24,7 +24,21 @@ from invgp.problem import Problem
 
 
 def restart_where_unexplained(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
-    """Search again around unexplained sites, with the simulator if necessary, and keep the better posterior."""
+    """Search again around unexplained sites, with the simulator if necessary, and keep the better posterior.
+
+    Parameters
+    ----------
+    model : SiteModel
+        What is constant during the search.
+    runner : Runner
+        Makes the runs, and keeps the latest state.
+    state : SearchState
+        Present state of the search.
+
+    Returns
+    -------
+    SearchState
+    """
     for _ in range(model.options.restarts):
         sites = unexplained_sites(model, state)
         if not sites.any():
@@ -34,7 +48,19 @@ def restart_where_unexplained(model: SiteModel, runner: Runner, state: SearchSta
 
 
 def unexplained_sites(model: SiteModel, state: SearchState) -> NDArray[np.bool_]:
-    """Return a mask (N,) of the sites whose data the posterior of a state does not explain."""
+    """Return a mask (N,) of the sites whose data the posterior of a state does not explain.
+
+    Parameters
+    ----------
+    model : SiteModel
+        What is constant during the search.
+    state : SearchState
+        Present state of the search.
+
+    Returns
+    -------
+    array of bool, shape (N,)
+    """
     candidate = state.candidate
     if candidate is None:
         return np.zeros(model.problem.survey.size, dtype=bool)
@@ -43,7 +69,23 @@ def unexplained_sites(model: SiteModel, state: SearchState) -> NDArray[np.bool_]
 
 
 def restart_around(model: SiteModel, runner: Runner, state: SearchState, sites: NDArray[np.bool_]) -> SearchState:
-    """Search again around some sites (N,), and return the state with the better posterior."""
+    """Search again around some sites (N,), and return the state with the better posterior.
+
+    Parameters
+    ----------
+    model : SiteModel
+        What is constant during the search.
+    runner : Runner
+        Makes the runs, and keeps the latest state.
+    state : SearchState
+        Present state of the search.
+    sites : array of bool, shape (N,)
+        Which sites are unexplained.
+
+    Returns
+    -------
+    SearchState
+    """
     first = state.candidate
     if first is None or not sites.any():
         return state

@@ -61,28 +61,60 @@ class Runner:
         return SearchResult(status, converged=False)
 
     def keep(self, state: StateT) -> StateT:
-        """Keep a state as the latest one, and return it."""
+        """Keep a state as the latest one, and return it.
+
+        Parameters
+        ----------
+        state : object
+            State that remains after an interruption.
+        """
         self.latest = state
         return state
 
     def begin(self, planned_runs: int) -> None:
-        """Report the number of runs to the monitor: as planned, and the most that are allowed."""
+        """Report the number of runs to the monitor: as planned, and the most that are allowed.
+
+        Parameters
+        ----------
+        planned_runs : int
+            Runs that the inversion makes if all goes well.
+        """
         most = self.simulator.budget
         planned = planned_runs if most is None else min(planned_runs, most)
         self.simulator.monitor.start(planned, planned if most is None else most)
 
     def record(self, elbo: float, *, accepted: bool) -> None:
-        """Record an evaluation of the bound in the trace, if accepted, and report it to the monitor."""
+        """Record an evaluation of the bound in the trace, if accepted, and report it to the monitor.
+
+        Parameters
+        ----------
+        elbo : float
+            Evidence lower bound in nats.
+        accepted : bool
+            Whether the posterior was accepted.
+        """
         if accepted:
             self.trace.append((elbo, self.simulator.runs))
         self.simulator.monitor.report_bound(elbo, accepted=accepted)
 
     def report_stage(self, stage: str) -> None:
-        """Report a computation without runs to the monitor."""
+        """Report a computation without runs to the monitor.
+
+        Parameters
+        ----------
+        stage : str
+            Computation without runs.
+        """
         self.simulator.monitor.report_stage(stage)
 
     def require(self, runs: int) -> None:
-        """Raise `BudgetSpent` if the budget has fewer runs left."""
+        """Raise `BudgetSpent` if the budget has fewer runs left.
+
+        Parameters
+        ----------
+        runs : int
+            Number of runs.
+        """
         if not self.simulator.can_afford(runs):
             raise BudgetSpent(runs)
 

@@ -20,7 +20,19 @@ class StagePlan(NamedTuple):
 
 
 def plan_stages(problem: Problem, options: SearchOptions | None = None) -> list[StagePlan]:
-    """Return the stages for runs of the simulator, in order."""
+    """Return the stages for runs of the simulator, in order.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    options : SearchOptions, optional
+        Tuning of the search.
+
+    Returns
+    -------
+    list of StagePlan
+    """
     Q, estimator, given = problem.latent_count, problem.inference.estimator, problem.inference.samples
     options = options or DEFAULTS
     few = max(round(1.5 * options.samples_per_coefficient * (Q + 1)), 8)
@@ -36,7 +48,19 @@ def plan_stages(problem: Problem, options: SearchOptions | None = None) -> list[
 
 
 def plan_emulator_stages(problem: Problem, options: SearchOptions | None = None) -> list[StagePlan]:
-    """Return the stages for an emulator, in order."""
+    """Return the stages for an emulator, in order.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    options : SearchOptions, optional
+        Tuning of the search.
+
+    Returns
+    -------
+    list of StagePlan
+    """
     options, sites = options or DEFAULTS, problem.survey.size
     samples = min(options.most_emulated, options.most_emulated * options.fully_sampled // sites)
     samples = max(samples, options.fewest_emulated)
@@ -48,13 +72,31 @@ def _has_enough_samples(problem: Problem, kind: str, samples: int) -> int:
 
 
 def sites_at_once(problem: Problem, samples: int) -> int:
-    """Return the number of sites in a mini-batch: `inference.batch`, or as many as fit into memory."""
+    """Return the number of sites in a mini-batch: `inference.batch`, or as many as fit into memory.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    samples : int
+        Number of samples per site, S.
+
+    Returns
+    -------
+    int
+    """
     width = max(problem.latent_count, problem.noise_std.shape[1])
     return problem.inference.batch or max(DEFAULTS.numbers_at_once // (samples * width), 1)
 
 
 def refuse_to_learn_noise(problem: Problem) -> None:
-    """Raise `ConfigError` if noise is to be learnt and there are too many sites to process them together."""
+    """Raise `ConfigError` if noise is to be learnt and there are too many sites to process them together.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    """
     if problem.grid is not None or not problem.noise.scales:
         return
     plan = plan_stages(problem)  # the simulator may have to replace an emulator

@@ -52,6 +52,19 @@ def search_sampled(model: SiteModel, runner: Runner, state: SearchState) -> Sear
     """Find a Gaussian approximation, then draw from the exact posterior on the emulator.
 
     Without an emulator the result is the Gaussian posterior.
+
+    Parameters
+    ----------
+    model : SiteModel
+        What is constant during the search.
+    runner : Runner
+        Makes the runs, and keeps the latest state.
+    state : SearchState
+        Present state of the search.
+
+    Returns
+    -------
+    SearchState
     """
     if not uses_emulator(model.problem):
         return search_gaussian(model, runner, state)
@@ -59,7 +72,17 @@ def search_sampled(model: SiteModel, runner: Runner, state: SearchState) -> Sear
 
 
 def sampled_search(model: SiteModel) -> SampledSearch:
-    """Return the search with the random streams of a model."""
+    """Return the search with the random streams of a model.
+
+    Parameters
+    ----------
+    model : SiteModel
+        What is constant during the search.
+
+    Returns
+    -------
+    SampledSearch
+    """
     sampling, design, modes = model.new_stream(StreamPurpose.SAMPLING).spawn(3)
     return SampledSearch(sampling, design, modes, model.new_stream(StreamPurpose.AVERAGING))
 

@@ -23,7 +23,22 @@ from invgp.problem import Problem
 
 
 def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tuple[Problem, Solution] | None:
-    """Return the draws of a state, or its Gaussian posterior if there are none; see `site_solution`."""
+    """Return the draws of a state, or its Gaussian posterior if there are none; see `site_solution`.
+
+    Parameters
+    ----------
+    model : SiteModel
+        What is constant during the search.
+    runner : Runner
+        Makes the runs, and keeps the latest state.
+    state : SearchState
+        Present state of the search.
+
+    Returns
+    -------
+    tuple of Problem and Solution, or None
+        None if there is no posterior yet.
+    """
     found = site_solution(model, runner, state)
     samples, target = state.samples, state.target
     if found is None or samples is None or target is None:

@@ -149,5 +149,15 @@ class SearchState:
         return np.asarray(self.shape_errors.max(axis=1))
 
     def with_note(self, note: str) -> SearchState:
-        """Return the state with one more note."""
+        """Return the state with one more note.
+
+        Parameters
+        ----------
+        note : str
+            One sentence.
+
+        Returns
+        -------
+        SearchState
+        """
         return replace(self, notes=(*self.notes, note))

@@ -64,7 +64,17 @@ class Streams:
 
     @staticmethod
     def of(seed: int) -> Streams:
-        """Return the streams of a seed."""
+        """Return the streams of a seed.
+
+        Parameters
+        ----------
+        seed : int
+            Random seed.
+
+        Returns
+        -------
+        Streams
+        """
         return Streams(*np.random.default_rng(seed).spawn(7))
 
 
@@ -111,7 +121,17 @@ class SiteModel:
     options: SearchOptions = DEFAULTS
 
     def new_stream(self, purpose: StreamPurpose) -> np.random.Generator:
-        """Return the random stream of a purpose, from its beginning."""
+        """Return the random stream of a purpose, from its beginning.
+
+        Parameters
+        ----------
+        purpose : StreamPurpose
+            What the numbers are for.
+
+        Returns
+        -------
+        numpy.random.Generator
+        """
         return np.random.default_rng([self.seed, purpose])
 
     @property
@@ -159,7 +179,17 @@ class SiteModel:
 
 
 def uses_emulator(problem: Problem) -> bool:
-    """Return whether the posterior of a site model is found on an emulator."""
+    """Return whether the posterior of a site model is found on an emulator.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+
+    Returns
+    -------
+    bool
+    """
     return problem.inference.emulator and can_emulate(problem)
 
 

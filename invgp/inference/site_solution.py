@@ -33,6 +33,15 @@ DRAWN_TOGETHER = 1500  # most sites of a joint conditional sample, to limit memo
 def site_solution(model: SiteModel, runner: Runner, state: SearchState) -> tuple[Problem, Solution] | None:
     """Return the posterior of a state.
 
+    Parameters
+    ----------
+    model : SiteModel
+        What is constant during the search.
+    runner : Runner
+        Makes the runs, and keeps the latest state.
+    state : SearchState
+        Present state of the search.
+
     Returns
     -------
     (Problem, Solution) or None
@@ -77,7 +86,21 @@ def site_solution(model: SiteModel, runner: Runner, state: SearchState) -> tuple
 
 
 def all_notes(model: SiteModel, runner: Runner, state: SearchState) -> list[str]:
-    """Return all notes for users on the Gaussian posterior of a state."""
+    """Return all notes for users on the Gaussian posterior of a state.
+
+    Parameters
+    ----------
+    model : SiteModel
+        What is constant during the search.
+    runner : Runner
+        Makes the runs, and keeps the latest state.
+    state : SearchState
+        Present state of the search.
+
+    Returns
+    -------
+    list of str
+    """
     posterior = state.posterior
     return [
         *state.notes,
