@@ -10,10 +10,10 @@ from helpers.joint_problems import (
     SITES,
     WELLS,
     ClosedForm,
-    combined,
     deviations,
     latents,
     line_problem,
+    linear_combination,
     observations,
 )
 from invgp.config.build_earlier import whiten_factors
@@ -22,7 +22,7 @@ WEST = np.arange(20) < 9
 EAST_ORDER = np.concatenate([SITES[~WEST], SITES[WEST]])
 
 
-def survey(x, y, *, prior=None, direct=None, latent_keys=None, forward=combined, **inference):
+def survey(x, y, *, prior=None, direct=None, latent_keys=None, forward=linear_combination, **inference):
     return invgp.define(
         {"x": x, "y": y},
         coordinates={"x": "m"},
