@@ -71,8 +71,6 @@ class Bound:
         Family of the posterior.
     kernels : tuple of Kernel, length Q
         Only their type is used; their free parameters are in the parameters of the bound.
-    prior_mean : array, shape (Q,)
-        Prior mean of each latent.
     X : array, shape (N, D)
         Inputs of the sites.
     dense : bool
@@ -92,7 +90,6 @@ class Bound:
 
     posterior: Family
     kernels: tuple[Kernel, ...]
-    prior_mean: Array
     X: Array
     dense: bool
     weight: float = 1.0
@@ -185,6 +182,7 @@ class BatchSum:
     kernels: Array
     inducing: Array
     likelihood: Array
+    prior_mean: Array
 
 
 @dataclass(frozen=True)
@@ -263,7 +261,7 @@ class BoundState:
             mean, variance = self.family.marginals(self.q, geometry)
         # Rounding can make the variance of a sparse posterior zero or negative.
         smallest = xp.finfo(variance.dtype).smallest_normal
-        return mean + self.bound.prior_mean, xp.maximum(variance, smallest * xp.ones_like(variance))
+        return mean + self.parameters.prior_mean, xp.maximum(variance, smallest * xp.ones_like(variance))
 
     def expected_log_densities(
         self,
@@ -311,7 +309,7 @@ class BoundState:
         """Return the sum over no sites."""
         xp = array_namespace(self.factor)
         q, p = self.q, self.parameters
-        like = (q.weights, q.mean, q.spread, self.factor, p.kernels, p.inducing, p.likelihood)
+        like = (q.weights, q.mean, q.spread, self.factor, p.kernels, p.inducing, p.likelihood, p.prior_mean)
         return BatchSum(xp.sum(xp.zeros_like(q.weights)), *(zeros_like(a) for a in like))
 
     def add_batch(
@@ -343,11 +341,13 @@ class BoundState:
         if found.likelihood is not None:
             likelihood = likelihood + weight * xp.sum(q.weights[:, None] * found.likelihood, axis=0)
         value, weights = total.value + xp.sum(q.weights * by_weight), total.weights + by_weight
-        after = replace(total, value=value, weights=weights, likelihood=likelihood)
+        share = weight * q.weights[:, None, None]
+        by_mean = share * found.gradient
+        prior_mean = total.prior_mean + xp.sum(by_mean, axis=(0, 1)) if "prior_mean" in learn else total.prior_mean
+        after = replace(total, value=value, weights=weights, likelihood=likelihood, prior_mean=prior_mean)
         if not learns_latents(learn):
             return after
-        share = weight * q.weights[:, None, None]
-        pulled = self.pull_back(geometry, share * found.gradient, 0.5 * share * found.curvature)
+        pulled = self.pull_back(geometry, by_mean, 0.5 * share * found.curvature)
         gram = isinstance(pulled.spread, Gram)
         spread = pulled.spread.add_to(total.spread) if gram else total.spread + pulled.spread
         after = replace(after, mean=total.mean + pulled.mean, spread=spread)
@@ -364,7 +364,7 @@ class BoundState:
         negative_kl = family.negative_kl(q, self.factor)
         elbo = total.value + negative_kl + self.log_hyperprior
         zeros = Parameters(*(zeros_like(getattr(self.parameters, name)) for name in BLOCKS))
-        gradient = replace(zeros, likelihood=total.likelihood)
+        gradient = replace(zeros, likelihood=total.likelihood, prior_mean=total.prior_mean)
         if not learns_latents(learn):
             return Terms(elbo, total.value, -negative_kl, gradient)
         kl_part = family.negative_kl_gradient(q, self.factor)

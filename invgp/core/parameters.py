@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from invgp.core.backend import Array, array_namespace
 
-BLOCKS = ("posterior", "kernels", "inducing", "likelihood")
+BLOCKS = ("posterior", "kernels", "inducing", "likelihood", "prior_mean")
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,15 @@ class Parameters:
         Inducing inputs Z.
     likelihood : array, shape (P,)
         Parameters of the likelihood.
+    prior_mean : array, shape (Q,)
+        Prior mean of each latent.
     """
 
     posterior: Array
     kernels: Array
     inducing: Array
     likelihood: Array
+    prior_mean: Array
 
     def flatten(self, blocks: Sequence[str]) -> Array:
         """Concatenate the named blocks to one vector."""

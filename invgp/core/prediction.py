@@ -37,7 +37,7 @@ def expectation_nodes(bound_state: BoundState, samples: int, rng: np.random.Gene
 def latent_moments(bound_state: BoundState, X: Array) -> tuple[Array, Array]:
     """Compute means and variances (K, B, Q) of the latents at inputs X (B, D), for each component of the posterior."""
     mean, variance = bound_state.family.marginals(bound_state.q, _geometry(bound_state, X))
-    return mean + bound_state.bound.prior_mean, variance
+    return mean + bound_state.parameters.prior_mean, variance
 
 
 def mixture_moments(weights: Array, mean: Array, variance: Array) -> tuple[Array, Array]:

@@ -170,7 +170,9 @@ class Profile:
             kernel_cache = self.bound.kernel_cache(parameters)
         except np.linalg.LinAlgError:
             return None
-        trial = self._try_parameters(parameters, kernel_cache, near.pseudo)
+        moved = near.bound_state.parameters.prior_mean - parameters.prior_mean
+        pseudo = near.pseudo._replace(pull=near.pseudo.pull + near.pseudo.precision * moved[:, None])
+        trial = self._try_parameters(parameters, kernel_cache, pseudo)
         return None if trial is None else self._optimise(trial, NEXT_SEARCH)
 
     def gradient(self, trial: Trial, blocks: Sequence[str]) -> Array:
@@ -274,7 +276,7 @@ class Profile:
             terms = found.of_component(0)
             elbo = elbo + xp.sum(terms.value)
             precision = -terms.curvature.T
-            centred = (mean[0, ...] - self.bound.prior_mean).T
+            centred = (mean[0, ...] - bound_state.parameters.prior_mean).T
             precisions.append(precision)
             pulls.append(terms.gradient.T + self._mean_precisions(precision) * centred)
             safe_pulls.append(terms.gradient.T + _not_negative(precision) * centred)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from invgp.core.backend import Backend, to_numpy
+from invgp.core.backend import Array, Backend, to_numpy
 from invgp.core.kernels import Kernel
 from invgp.core.parameters import BLOCKS, Parameters
 from invgp.core.training import Progress
@@ -80,13 +80,15 @@ class Checkpoint:
         }
         write_archive(self.path, CHECKPOINT, about, arrays)
 
-    def read(self, backend: Backend, state: type | None = None) -> FitState | None:
+    def read(self, backend: Backend, prior_mean: Array, state: type | None = None) -> FitState | None:
         """Read the state of the fit.
 
         Parameters
         ----------
         backend : Backend
             Where the arrays are created.
+        prior_mean : array, shape (Q,)
+            Used if the file is of an earlier version, which did not store it.
         state : type, optional
             Class of the optimiser's state, a dataclass of arrays and numbers; None if the optimiser has no state.
 
@@ -105,6 +107,7 @@ class Checkpoint:
         about, arrays = read_archive(self.path, CHECKPOINT, KEYS)
         self._compare(about["settings"])
         arrays["kernels"] = arrays["kernels"].ravel()  # earlier versions wrote one row per latent
+        arrays.setdefault("prior_mean", to_numpy(prior_mean))
         parameters = Parameters(*(backend.asarray(arrays[name]) for name in BLOCKS))
         trace, optimiser = arrays["trace"].tolist(), None
         if state is not None and about["optimiser"] is not None:

@@ -328,7 +328,7 @@ class FittedModel(ModelSettings):
         """
         state = self._fitted
         xp = array_namespace(state.factor)
-        mean = (state.factor @ state.q.mean[..., None])[..., 0] + state.bound.prior_mean[:, None]
+        mean = (state.factor @ state.q.mean[..., None])[..., 0] + state.parameters.prior_mean[:, None]
         if state.factors:
             factor = state.factor @ state.q.spread
             covariance = to_numpy(factor @ xp.matrix_transpose(factor))
@@ -346,6 +346,7 @@ class FittedModel(ModelSettings):
         self._bound_state = bound_state
         self.kernels_ = bound_state.kernels
         self.inducing_inputs_ = to_numpy(bound_state.parameters.inducing)
+        self.prior_mean_ = to_numpy(bound_state.parameters.prior_mean)
         self.n_features_in_ = self.inducing_inputs_.shape[-1]
         weights = np.asarray(to_numpy(bound_state.q.weights), dtype=np.float64)
         self.weights_ = weights / weights.sum()

@@ -145,10 +145,5 @@ def convert_to_full(bound_state: BoundState) -> BoundState:
     family = Full(bound_state.factor.shape[0], bound_state.factor.shape[-1])
     lower = cholesky(R @ xp.matrix_transpose(R))
     q = Mixture(bound_state.q.weights, bound_state.q.mean, lower)
-    parameters = Parameters(
-        family.pack(q),
-        bound_state.parameters.kernels,
-        bound_state.parameters.inducing,
-        bound_state.parameters.likelihood,
-    )
+    parameters = replace(bound_state.parameters, posterior=family.pack(q))
     return replace(bound_state.bound, posterior=family).bound_state(parameters)

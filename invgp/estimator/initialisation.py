@@ -59,13 +59,12 @@ def initialise(
     bound = Bound(
         family,
         kernels,
-        backend.asarray(prior_mean),
         backend.asarray(X),
         dense,
         jitter=0.0 if dense else JITTER[settings.dtype],
         hyperpriors=Hyperpriors.build(kernels, settings.hyperpriors, backend) if settings.hyperpriors else None,
     )
-    return InitialModel(bound, _parameters(settings, bound, backend.asarray(Z), jitter, backend))
+    return InitialModel(bound, _parameters(settings, bound, prior_mean, backend.asarray(Z), jitter, backend))
 
 
 def continue_from(fitted: BoundState, bound: Bound, parameters: Parameters) -> Parameters:
@@ -89,7 +88,13 @@ def continue_from(fitted: BoundState, bound: Bound, parameters: Parameters) -> P
     inducing = parameters.inducing if bound.dense else earlier.inducing
     kernels = join_parameters(fitted.kernels)
     kernels = kernels if bound.hyperpriors is None else bound.hyperpriors.unconstrain(kernels)
-    start = replace(parameters, kernels=kernels, inducing=inducing, likelihood=earlier.likelihood)
+    start = replace(
+        parameters,
+        kernels=kernels,
+        inducing=inducing,
+        likelihood=earlier.likelihood,
+        prior_mean=earlier.prior_mean,
+    )
     if isinstance(bound.posterior, Sites):
         blank = bound.posterior.initial_parameters(fitted.factor, 1.0, fitted.q.mean)
         return replace(start, posterior=blank)
@@ -203,7 +208,7 @@ def _learns_kernels_alone(settings: ModelSettings) -> bool:
 
 
 def _parameters(
-    settings: ModelSettings, bound: Bound, Z: Array, rng: np.random.Generator, backend: Backend
+    settings: ModelSettings, bound: Bound, prior_mean: Floats, Z: Array, rng: np.random.Generator, backend: Backend
 ) -> Parameters:
     family, kernels, priors = bound.posterior, bound.kernels, bound.hyperpriors
     free = join_parameters(kernels)
@@ -215,12 +220,12 @@ def _parameters(
     if settings.initial_mean is not None:
         must = f"one number for each of {M} inducing inputs, or of shape ({Q}, {M})"
         mean = broadcast_floats("initial_mean", settings.initial_mean, (Q, M), must)
-        prior = broadcast_floats("prior_mean", settings.prior_mean, (Q,), "numbers")
-        centred = backend.asarray(mean - prior[:, None])
+        centred = backend.asarray(mean - prior_mean[:, None])
         jitter = jitter + solve_triangular(factor, centred[..., None])[..., 0]
     return Parameters(
         posterior=family.initial_parameters(factor, 0.5, jitter),
         kernels=free if priors is None else priors.unconstrain(free),
         inducing=Z,
         likelihood=backend.asarray(to_numpy(settings.likelihood.parameters)),
+        prior_mean=backend.asarray(prior_mean),
     )

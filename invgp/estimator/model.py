@@ -64,7 +64,7 @@ class SAVIGP(FittedModel, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         Priors and bounds of the parameters of the kernels, by name, such as ``{"variance": Hyperprior(factor=3)}``, or
         by kind and name (``"white.variance"``). The log density of the priors is added to `trace_`, not to `bound_`.
     prior_mean : float or array, shape (Q,)
-        Prior mean of the latents; it is not learnt.
+        Prior mean of the latents. It is learnt if `learn` of `Blocks` contains ``"prior_mean"``.
     inducing : None, int or array, shape (M, D) or (Q, M, D)
         None for a dense model, in which every training input is an inducing input; the number of inducing inputs M;
         or the inducing inputs, for all latents or for each latent.
@@ -122,6 +122,8 @@ class SAVIGP(FittedModel, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         The likelihood with its learnt parameters.
     kernels_ : tuple of Kernel, length Q
         The kernels with their learnt parameters.
+    prior_mean_ : array, shape (Q,)
+        The prior mean of the latents.
     inducing_inputs_ : array, shape (Q, M, D)
         The inducing inputs; the training inputs in a dense model.
     dense_ : bool
@@ -210,7 +212,9 @@ class SAVIGP(FittedModel, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
             parameters = continue_from(self._bound_state, bound, parameters)
         data = Data(self.likelihood, backend.asarray(Y), None if weights is None else backend.asarray(weights))
         checkpoint = describe_fit(self, X, Y, weights)
-        earlier = checkpoint.read(backend, self._optimiser_state(backend)) if checkpoint is not None else None
+        earlier = None
+        if checkpoint is not None:
+            earlier = checkpoint.read(backend, parameters.prior_mean, self._optimiser_state(backend))
         self.trace_ = [] if earlier is None else earlier.trace
         after = last = None if earlier is None else earlier.progress
 

@@ -74,7 +74,7 @@ def write(model: FittedModel, bound_state: BoundState, path: Path) -> None:
     }
     arrays |= {name: to_numpy(getattr(bound_state.parameters, name)) for name in BLOCKS}
     arrays["kernels"] = to_numpy(join_parameters(bound_state.kernels))
-    arrays |= {"trace": np.asarray(model.trace_), "prior_mean": to_numpy(bound_state.bound.prior_mean)}
+    arrays["trace"] = np.asarray(model.trace_)
     write_archive(path, MODEL, about, arrays)
 
 
@@ -109,8 +109,8 @@ def _rebuild(
     scales = arrays["kernels"].size // Q - 1
     blank = [_kernel(description, scales).on_backend(backend) for description in about["kernels"]]
     family = (Diagonal if about["diagonal"] else Full)(Q, M, model.components)
-    nowhere, prior_mean = backend.asarray(np.zeros((0, D))), backend.asarray(arrays["prior_mean"])
-    bound = Bound(family, tuple(blank), prior_mean, nowhere, dense=False, jitter=about["jitter"])
+    nowhere = backend.asarray(np.zeros((0, D)))
+    bound = Bound(family, tuple(blank), nowhere, dense=False, jitter=about["jitter"])
     return model, bound.bound_state(Parameters(*(backend.asarray(arrays[name]) for name in BLOCKS)))
 
 

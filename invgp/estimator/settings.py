@@ -17,7 +17,7 @@ from invgp.estimator.arguments import check_choice, check_instance, check_intege
 from invgp.likelihoods import Likelihood
 
 JITTER = {
-    "float64": 1e-6,
+    "float64": 1e-8,
     "float32": 1e-4,
 }  # added to the diagonal of K_zz in a sparse model, relative to the prior variance
 PLACEMENTS = ("subset", "clusters", "grid")

@@ -85,13 +85,13 @@ def problem(size: Size, seed: int = 0, device: str = "cpu") -> Problem:
     start = posterior.initial_parameters(inducing_factor([kernel] * size.Q, inducing), 0.5, jitter)
     start = start + (0.1 / size.M) * backend.asarray(rng.standard_normal(start.shape[0]))
     empty, means = backend.asarray(np.zeros(0)), backend.asarray(np.zeros(size.Q))
-    parameters = Parameters(start, xp.concat([kernel.parameters] * size.Q), inducing, empty)
+    parameters = Parameters(start, xp.concat([kernel.parameters] * size.Q), inducing, empty, means)
     if size.Q == 1:
         density = Data(Logistic(), backend.asarray(labels[:, None]))
     else:
         density = Data(Softmax(size.Q), backend.asarray(np.eye(size.Q)[labels.astype(int)]))
     return Problem(
-        Bound(posterior, (kernel,) * size.Q, means, backend.asarray(X), dense=size.M == size.N),
+        Bound(posterior, (kernel,) * size.Q, backend.asarray(X), dense=size.M == size.N),
         parameters,
         density.log_density(parameters.likelihood, derivatives=False),
         Points.draw(rng, size.S, size.N, size.Q, backend),

@@ -125,9 +125,9 @@ def fit_by_gradients(prior, likelihood, y, points):
     family = Full(Q, N)
     start = family.initial_parameters(inducing_factor(prior.kernels, prior.Z), 0.5, np.zeros((1, Q, N)))
     numbers = join_parameters(prior.kernels)
-    bound = Bound(family, prior.kernels, prior.mean[0, :], prior.X, dense=True)
+    bound = Bound(family, prior.kernels, prior.X, dense=True)
     learnt = Blocks(learn=("posterior",), tolerance=1e-10, optimiser=LBFGS(tolerance=1e-12)).fit(
-        bound, Parameters(start, numbers, prior.Z, np.zeros(0)), Data(likelihood, y), points
+        bound, Parameters(start, numbers, prior.Z, np.zeros(0), prior.mean[0, :]), Data(likelihood, y), points
     )
     bound_state = bound.bound_state(learnt)
     mean, variance = (moment[0] for moment in bound_state.marginals(bound_state.geometry(0, N)))

@@ -42,9 +42,10 @@ class TwoComponents:
         like = Matern52(backend.asarray(1.0), backend.asarray(np.ones(D)))
         family = Full(self.latents, M, K)
         q = Mixture(*(backend.asarray(part) for part in (WEIGHTS, self.v, self.R)))
-        others = (backend.asarray(part) for part in (self.numbers.ravel(), self.Z, np.zeros(0)))
-        mean = backend.asarray(PRIOR_MEAN[: self.latents])
-        return Bound(family, (like,) * self.latents, mean, backend.asarray(self.X), dense=False).bound_state(
+        others = (
+            backend.asarray(part) for part in (self.numbers.ravel(), self.Z, np.zeros(0), PRIOR_MEAN[: self.latents])
+        )
+        return Bound(family, (like,) * self.latents, backend.asarray(self.X), dense=False).bound_state(
             Parameters(family.pack(q), *others)
         )
 

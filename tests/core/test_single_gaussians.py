@@ -32,8 +32,9 @@ def two_latents(backend):
         kernels=join_parameters(kernels),
         inducing=backend.asarray(Z),
         likelihood=backend.asarray(np.zeros(0)),
+        prior_mean=backend.asarray([0.3, -0.5]),
     )
-    bound = Bound(family, kernels, backend.asarray([0.3, -0.5]), backend.asarray(X), dense=False)
+    bound = Bound(family, kernels, backend.asarray(X), dense=False)
     data = Data(Softmax(2), backend.asarray(np.eye(2)[(Y[:, 0] > 0).astype(int)]))
     return bound, parameters, data, Points.draw(np.random.default_rng(1), 64, N, 2, backend)
 

@@ -73,9 +73,9 @@ def test_that_a_dense_fit_takes_few_evaluations_to_the_exact_evidence(family, nu
 def test_that_natural_gradients_count_from_the_prior_mean(family, numpy_backend):
     """With Gaussian noise a single step finds the posterior, wherever the prior has its mean."""
     bound, parameters, data, points = regression(numpy_backend, family)
-    far = replace(bound, prior_mean=numpy_backend.asarray([40.0]))
+    far = replace(parameters, prior_mean=numpy_backend.asarray([40.0]))
     raised = replace(data, y=data.y + 40.0)
-    trials = [Profile(*model, points, 1e-7).start(parameters) for model in ((bound, data), (far, raised))]
+    trials = [Profile(bound, y, points, 1e-7).start(start) for y, start in ((data, parameters), (raised, far))]
     assert trials[1].elbo == pytest.approx(trials[0].elbo, abs=1e-6)
     np.testing.assert_allclose(trials[1].pseudo.pull, trials[0].pseudo.pull, atol=1e-6)
 

@@ -30,7 +30,7 @@ def exact_kl(model):
     for j, kernel in enumerate(model.kernels_):
         Z = model.inducing_inputs_[j]
         K = kernel(Z, Z) + model._bound_state.bound.jitter * kernel.variance * np.eye(len(Z))
-        S, m = q.covariance[0, j], q.mean[0, j] - model._bound_state.bound.prior_mean[j]
+        S, m = q.covariance[0, j], q.mean[0, j] - model._bound_state.parameters.prior_mean[j]
         solve = np.linalg.solve(K, np.column_stack([S, m]))
         log_dets = np.linalg.slogdet(K)[1] - np.linalg.slogdet(S)[1]
         total += 0.5 * (np.trace(solve[:, :-1]) + m @ solve[:, -1] - len(Z) + log_dets)

@@ -35,6 +35,48 @@ def test_that_two_hundred_sites_are_learnt_to_their_exact_evidence():
     assert np.exp(np.asarray(model.likelihood_.parameters)[0]) == pytest.approx(0.3, abs=0.04)
 
 
+LEARN_MEAN = ("posterior", "kernels", "likelihood", "prior_mean")
+
+
+def test_that_the_prior_mean_is_learnt_to_its_closed_form(tmp_path):
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(0, 10, (80, 1)), axis=0)
+    y = 50 + np.sin(1.5 * X[:, 0]) + 0.3 * rng.standard_normal(80)
+    model = SAVIGP(Gaussian(0.5), prior_mean=45.0, method=Blocks(learn=LEARN_MEAN)).fit(X, y)
+    noise = np.exp(2 * float(np.asarray(model.likelihood_.parameters)[0]))
+    weights = np.linalg.solve(np.asarray(model.kernels_[0](X, X)) + noise * np.eye(80), np.ones(80))
+    # Generalised least squares: the mean that maximises the evidence at the learnt kernel and noise.
+    assert model.prior_mean_[0] == pytest.approx(weights @ y / weights.sum(), abs=0.02)
+    assert model.bound_ == pytest.approx(exact_evidence(model, X, y - model.prior_mean_[0]), abs=0.01)
+    assert model.predict([[1e6]])[0] == pytest.approx(model.prior_mean_[0])
+    model.save(tmp_path / "model.npz")
+    again = SAVIGP.load(tmp_path / "model.npz", Gaussian(0.5))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert again.prior_mean_ == model.prior_mean_
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"inducing": 12, "method": Blocks(learn=LEARN_MEAN)},
+        {"inducing": 12, "method": Blocks.of_the_paper(LEARN_MEAN)},
+        {"inducing": 12, "posterior": "diagonal", "method": Blocks(learn=LEARN_MEAN)},
+        {"inducing": 12, "components": 2, "method": Blocks(learn=LEARN_MEAN, rounds=20)},
+    ],
+)
+def test_that_every_method_learns_the_prior_mean(settings):
+    rng = np.random.default_rng(1)
+    X = np.sort(rng.uniform(0, 10, (200, 1)), axis=0)
+    y = rng.poisson(np.exp(3 + 0.5 * np.sin(3 * X[:, 0]))).astype(float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = SAVIGP(Poisson(0.0, learn=False), length_scale=0.7, **settings).fit(X, y)
+    assert model.prior_mean_[0] == pytest.approx(3.0, abs=0.35)
+    with pytest.raises(ValueError, match="learn must not have 'prior_mean' with mini-batches"):
+        MiniBatches(learn=LEARN_MEAN)
+
+
 def test_that_few_inducing_inputs_learn_from_many_dimensions():
     rng = np.random.default_rng(0)
     X, X_new = rng.standard_normal((2, 200, 12))

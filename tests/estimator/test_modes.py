@@ -8,6 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from helpers.curve import POSTERIOR_ONLY, X
 from invgp.core.training import Blocks, MiniBatches
+from invgp.core.training.reflections import region_factors
 from invgp.estimator import SAVIGP
 from invgp.likelihoods import BlackBox, Gaussian, StudentT
 
@@ -48,6 +49,40 @@ def test_that_an_even_likelihood_does_not_stay_at_the_prior_mean(curve, inducing
         assert stuck.fit(X, y).bound_ < -100
     assert model.bound_ > 0
     assert np.sqrt(np.mean((model.predict_latent(X)[0][:, 0] ** 2 - curve(X[:, 0]) ** 2) ** 2)) < NOISE
+
+
+def noisy_squares(y, f, parameters):
+    residual = (y[:, 0] - f[..., 0] ** 2) * np.exp(-parameters[0])
+    return -0.5 * residual**2 - parameters[0] - 0.5 * np.log(2 * np.pi)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_that_signs_and_noise_of_a_square_are_learnt_together(seed):
+    """From a noise level ten times too large, with zeros of the latent at which a search may keep the wrong sign."""
+    x = np.sort(np.random.default_rng(seed).uniform(0, 10, (300, 1)), axis=0)
+    truth = np.sin(1.5 * x[:, 0]) + 0.5 * np.cos(0.7 * x[:, 0])
+    y = truth**2 + NOISE * np.random.default_rng(seed + 10).standard_normal(300)
+    box = BlackBox(noisy_squares, latents=1, outputs=1, parameters=[0.0])
+    model = SAVIGP(box, inducing=20, random_state=seed).fit(x, y)
+    known = SAVIGP(Gaussian(NOISE), inducing=20, random_state=seed).fit(x, truth)
+    assert np.exp(np.asarray(model.likelihood_.parameters)[0]) == pytest.approx(NOISE, rel=0.15)
+    assert model.kernels_[0].length_scale[0] > 0.5 * known.kernels_[0].length_scale[0]  # kinks would shorten it
+    latent = model.predict_latent(x)[0][:, 0]
+    clear = np.abs(truth) > 0.3
+    signs = np.sign(latent * truth)[clear]
+    assert abs(signs.mean()) == 1.0  # all equal or all reflected
+
+
+def test_that_regions_are_reflected_at_minima():
+    places = np.linspace(1, 5, 25)
+    covariance = np.exp(-0.5 * ((places[:, None] - places) / 0.5) ** 2)
+    values = np.abs(np.sin(places))  # touches 0 at pi
+    factors = region_factors(values, covariance)
+    zero = np.argmin(values)
+    reflected = [one for one in factors if one[zero] == 0]
+    assert any(np.all(one[:zero] == -one[-1]) and np.all(one[zero + 1 :] == one[-1]) for one in reflected)
+    assert set(np.unique(factors)) <= {-1.0, 0.0, 1.0}
 
 
 def test_that_restarts_cost_nothing_where_the_first_start_is_good(observed):

@@ -33,7 +33,8 @@ def regression(backend, family="full", *, dense=True, components=1):
         kernels=join_parameters(kernels),
         inducing=Z,
         likelihood=backend.asarray([np.log(START_NOISE)]),
+        prior_mean=backend.asarray([0.0]),
     )
-    bound = Bound(posterior, kernels, backend.asarray([0.0]), backend.asarray(X), dense)
+    bound = Bound(posterior, kernels, backend.asarray(X), dense)
     data = Data(Gaussian(START_NOISE, outputs=1), backend.asarray(Y))
     return bound, parameters, data, Points.draw(np.random.default_rng(1), 16, N, 1, backend)

@@ -58,8 +58,8 @@ def small_model(family, kinds, dense, seed=0):
         factor = inducing_factor(split_parameters(kernels, there), backend.asarray(Z))
         start = posterior.initial_parameters(factor, 0.5, backend.asarray(jitter[: posterior.components]))
         start = start + backend.asarray(0.2 * noise[: start.shape[0]])
-        parameters = Parameters(start, there, backend.asarray(Z), backend.asarray([0.2]))
+        parameters = Parameters(start, there, backend.asarray(Z), backend.asarray([0.2]), backend.asarray(mean))
         points = Points.draw(np.random.default_rng(1), S, N, Q, backend)
-        return Bound(posterior, kernels, backend.asarray(mean), backend.asarray(X), dense), parameters, points
+        return Bound(posterior, kernels, backend.asarray(X), dense), parameters, points
 
     return build

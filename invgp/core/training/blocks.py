@@ -35,12 +35,13 @@ from invgp.core.training.common import (
     select_blocks,
 )
 from invgp.core.training.mixtures import mixture_of_modes, surround_best_gaussian
+from invgp.core.training.reflections import is_even, reflect_regions
 from invgp.core.training.restarts import Starts, is_convex_at_mean, restart
 
-TOGETHER = (("posterior", "kernels", "likelihood", "inducing"),)
+TOGETHER = (("posterior", "kernels", "likelihood", "inducing", "prior_mean"),)
 MAX_LOG_STEP = 3.0  # largest step of log kernel parameters: beyond, gradients may vanish
 FINAL_EVALUATIONS = 8  # evaluations of all blocks together after a search over optimal posteriors has converged
-PAPER_ORDER = (("kernels",), ("posterior",), ("kernels",), ("likelihood",), ("inducing",))
+PAPER_ORDER = (("kernels",), ("posterior",), ("kernels",), ("likelihood",), ("inducing",), ("prior_mean",))
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Blocks:
     Parameters
     ----------
     learn : tuple of str
-        Blocks that are learnt, among "posterior", "kernels", "inducing" and "likelihood".
+        Blocks that are learnt, among "posterior", "kernels", "inducing", "likelihood" and "prior_mean".
     order : tuple of tuples of str
         Groups of blocks that are optimised one after the other in a round: `TOGETHER`, `PAPER_ORDER` or another order.
     evaluations : int
@@ -73,7 +74,7 @@ class Blocks:
 
     learn: tuple[str, ...] = ("posterior", "kernels", "likelihood")
     order: tuple[tuple[str, ...], ...] = TOGETHER
-    evaluations: int = 50
+    evaluations: int = 200
     rounds: int = 200
     tolerance: float = 1e-5
     profile_posterior: bool = True
@@ -156,6 +157,9 @@ class Blocks:
             rounds = [self._round(order, bound, one, data, points) for one in candidates]
             parameters, status, value = max(rounds, key=lambda found: found[2])
             over = abs(value - progress.elbo) <= self.tolerance * max(1.0, abs(value)) or not order
+            if over and starts is not None:
+                moved = self._reflect(bound, parameters, data, points, starts)
+                over, parameters = moved is None, parameters if moved is None else moved
             progress = Progress(
                 progress.round + 1,
                 value,
@@ -223,6 +227,17 @@ class Blocks:
 
     def _profiles_posterior(self, bound: Bound) -> bool:
         return self.profile_posterior and bound.posterior.components == 1
+
+    def _reflect(
+        self, bound: Bound, parameters: Parameters, data: Data, points: Points, starts: Starts
+    ) -> Parameters | None:
+        """Return parameters with a better posterior after reflections, if the likelihood is even; otherwise None."""
+        wanted = "posterior" in self.learn and starts.means.shape[0] and not starts.chosen
+        if not wanted or not self._profiles_posterior(bound) or len(bound.kernels) > 1:
+            return None
+        if not is_even(bound.bound_state(parameters), data, points):
+            return None
+        return reflect_regions(Profile(bound, data, points, self.optimiser.tolerance), parameters)
 
     def _initial_candidates(
         self, bound: Bound, parameters: Parameters, data: Data, points: Points, starts: Starts | None

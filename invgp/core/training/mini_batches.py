@@ -34,7 +34,8 @@ class MiniBatches:
     Parameters
     ----------
     learn : tuple of str
-        Blocks that are learnt, among "posterior", "kernels", "inducing" and "likelihood".
+        Blocks that are learnt, among "posterior", "kernels", "inducing" and "likelihood". The prior mean cannot be
+        learnt on mini-batches; add a kernel `Constant` instead.
     optimiser : Adam or AdaDelta
         Or an object with the same methods (`invgp.core.stochastic_optimisers`). It moves all blocks, except the
         posterior if `natural` is not 0.
@@ -74,6 +75,11 @@ class MiniBatches:
 
     def __post_init__(self) -> None:
         check_blocks("learn", self.learn)
+        if "prior_mean" in self.learn:
+            raise ValueError(
+                f"learn must not have 'prior_mean' with mini-batches, was {self.learn}: use Blocks, or add Constant() to "
+                "the kernel"
+            )
         for name in ("batch", "epochs", "samples"):
             if getattr(self, name) is not None or name == "batch":
                 check_integer(name, getattr(self, name), 1)
