@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
@@ -208,6 +209,11 @@ def describe_value(name: str, value: Any, leave_out: Sequence[str] = ()) -> dict
         return words
     if isinstance(value, Sequence):
         return _describe_sequence(name, value)
+    if isinstance(value, partial):
+        parts = {"func": value.func, "args": value.args, "keywords": value.keywords}
+        return {name: "partial"} | {
+            k: v for part, one in parts.items() for k, v in describe_value(f"{name}.{part}", one).items()
+        }
     if callable(value) and hasattr(value, "__qualname__"):
         return {name: f"{FUNCTION}{value.__qualname__}", f"{name}{CODE}": digest_function(value)}
     if is_dataclass(value):
@@ -225,9 +231,15 @@ def digest_function(function: Callable[..., Any]) -> str:
     """Compute a digest of the code of a function, of its default values and of the variables that it encloses.
 
     The source is used where it can be read, without comments and layout; otherwise, and for lambda expressions, the
-    bytecode, which depends on the version of Python. Global variables and called functions are not included.
+    bytecode, which depends on the version of Python. Global variables are included if they are numbers, strings or
+    arrays; called functions are not.
     """
     parts = [_code(function), repr(getattr(function, "__defaults__", None))]
+    code, known = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    for name in () if code is None else code.co_names:
+        value = known.get(name)
+        if isinstance(value, bool | int | float | str) or is_array_api_obj(value):
+            parts.append(repr(describe_value(name, value)))
     for cell in getattr(function, "__closure__", None) or ():
         try:
             parts.append(repr(sorted(describe_value("", cell.cell_contents).items())))

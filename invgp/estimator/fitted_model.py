@@ -119,6 +119,10 @@ class FittedModel(ModelSettings):
         array, shape (B, C)
             In the order of `classes_`.
         """
+        if hasattr(self.likelihood, "class_probabilities"):
+            predictive = self._predictive(X, likelihood)
+            parts = [predictive.class_probabilities(self._fitted, x, rows) for x, rows in self._chunks(X, predictive)]
+            return np.concatenate(parts)
         mean, _ = self._output_moments(X, likelihood)
         return np.concatenate([1.0 - mean, mean], axis=1) if mean.shape[1] == 1 else mean
 

@@ -20,8 +20,8 @@ def is_classifier(likelihood: Likelihood) -> bool:
 
 
 def class_count(likelihood: Likelihood) -> int:
-    """Return the number of classes: 2 for a likelihood with one output."""
-    return max(2, likelihood.outputs)
+    """Return the number of classes: `classes` if the likelihood has it, otherwise 2 for one output."""
+    return int(getattr(likelihood, "classes", max(2, likelihood.outputs)))
 
 
 def find_classes(y: Any, likelihood: Likelihood) -> Labels:
@@ -36,7 +36,10 @@ def find_classes(y: Any, likelihood: Likelihood) -> Labels:
     array = np.asarray(y)
     if array.ndim == 2 and array.shape[1] == count and count == likelihood.outputs:
         return np.arange(count)
-    found = np.unique(_drop_missing(_as_column(array)))
+    labels = _drop_missing(_as_column(array))
+    found = np.unique(labels)
+    if getattr(likelihood, "ordered", False) and found.dtype.kind not in "iufb":
+        found = _ordered_categories(y, likelihood)
     if len(found) == count:
         return found
     for usual in (np.arange(count), np.asarray([-1, 1])):
@@ -66,12 +69,24 @@ def encode_labels(y: Any, classes: Labels, likelihood: Likelihood) -> Floats:
             f"and {len(unknown) - 1} more"
         )
     numbers = np.full(len(labels), np.nan)
-    numbers[~missing] = np.searchsorted(classes, known)
+    order = np.argsort(classes)
+    numbers[~missing] = order[np.searchsorted(classes, known, sorter=order)]
     if likelihood.outputs == 1:
         return numbers[:, None]
     rows = np.full((len(labels), count), np.nan)
     rows[~missing] = np.eye(count)[numbers[~missing].astype(int)]
     return rows
+
+
+def _ordered_categories(y: Any, likelihood: Likelihood) -> Labels:
+    """Return the categories of an ordered categorical column of pandas, in their order."""
+    kind = getattr(y, "dtype", None)
+    if not getattr(kind, "ordered", False):
+        raise ValueError(
+            f"y must be numbers or an ordered categorical column of pandas for {type(likelihood).__name__}, which needs "
+            "the order of the classes, was other labels. Unknown label type: unordered"
+        )
+    return np.asarray(kind.categories)
 
 
 def _as_column(array: Labels) -> Labels:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from invgp.estimator.fitted_model import FittedModel
 from invgp.estimator.fitting import FittedParameters, convert_to_full, describe_posterior, fit_batches, fit_blocks
 from invgp.estimator.initialisation import continue_from, initialise
 from invgp.estimator.labels import class_count, find_classes, is_classifier
+from invgp.estimator.nested_settings import NESTED, settings_of, with_settings
 from invgp.estimator.predictive import check_sites
 from invgp.likelihoods import Likelihood
 
@@ -295,34 +296,37 @@ class SAVIGP(FittedModel, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         return tags
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings by name; with `deep`, also those of `method`, such as ``method__epochs``.
+        """Return the settings by name; with `deep`, also those of their parts, such as ``method__epochs``.
 
         Parameters
         ----------
         deep : bool
-            Whether to include the settings of `method`.
+            Whether to include the settings of `method`, `kernel` and `likelihood`.
 
         Returns
         -------
         dict of str to any
         """
         settings: dict[str, Any] = super().get_params(deep=deep)
-        if deep and is_dataclass(self._method) and not isinstance(self._method, type):
-            settings |= {f"method__{part.name}": getattr(self._method, part.name) for part in fields(self._method)}
+        if deep:
+            for part in NESTED:
+                settings |= {f"{part}__{name}": value for name, value in settings_of(self._part(part)).items()}
         return settings
 
     def set_params(self, **params: Any) -> SAVIGP:
-        """Change settings by name; ``method__epochs`` changes one setting of `method`."""
-        own = {name: value for name, value in params.items() if not name.startswith("method__")}
-        super().set_params(**own)
-        nested = {name.removeprefix("method__"): value for name, value in params.items() if name not in own}
-        if nested:
-            known = [part.name for part in fields(self._method)]
-            for name in nested:
-                if name not in known:
-                    raise ValueError(f"method__{name} must be a setting of {self._method!r}: {', '.join(known)}")
-            self.method = replace(self._method, **nested)
+        """Change settings by name; ``method__epochs``, ``kernel__length_scale`` or ``likelihood__std`` change parts."""
+        nested = {name: value for name, value in params.items() if name.partition("__")[0] in NESTED and "__" in name}
+        super().set_params(**{name: value for name, value in params.items() if name not in nested})
+        for part in NESTED:
+            changes = {
+                name.partition("__")[2]: value for name, value in nested.items() if name.partition("__")[0] == part
+            }
+            if changes:
+                setattr(self, part, with_settings(part, self._part(part), changes))
         return self
+
+    def _part(self, name: str) -> Any:
+        return self._method if name == "method" else getattr(self, name)
 
     def _check_data(
         self, X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None

@@ -63,6 +63,16 @@ class PredictiveDistribution(NamedTuple):
         mean, variance = prediction.output_moments(bound_state, x, moments, self.nodes)
         return to_numpy(mean), to_numpy(variance)
 
+    def class_probabilities(self, bound_state: BoundState, x: Array, rows: slice) -> Floats:
+        """Compute the probabilities (B, C) of the classes at inputs x (B, D), the given rows of all new inputs."""
+        likelihood = at_sites(self.likelihood, rows)
+
+        def moments(f: Array) -> tuple[Array, Array]:
+            probabilities = likelihood.class_probabilities(f)
+            return probabilities, probabilities * (1.0 - probabilities)
+
+        return to_numpy(prediction.output_moments(bound_state, x, moments, self.nodes)[0])
+
     def log_density(self, bound_state: BoundState, x: Array, y: Floats, rows: slice) -> Floats:
         """Compute the log predictive density (B,) of the given rows of y at inputs x; NaN where all of y is missing."""
         likelihood, some = at_sites(self.likelihood, rows), y[rows]

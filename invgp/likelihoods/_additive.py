@@ -34,10 +34,10 @@ class AdditiveNoise(ABC):
     log_scale: PerOutput
 
     def __repr__(self) -> str:
-        return format_call(self, **self._arguments())
+        return format_call(self, **self.arguments())
 
-    def _arguments(self) -> dict[str, Any]:
-        """Return the arguments of the constructor, None for those that need not be shown."""
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the constructor by name; None for a default."""
         values = self.log_scale.values
         shown: dict[str, Any] = {self.scale_name: self.scale}
         shown["outputs"] = self.outputs if values.ndim == 0 and self.outputs > 1 else None

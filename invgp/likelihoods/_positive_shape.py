@@ -29,10 +29,13 @@ class PositiveShape(ABC):
         set_fields(self, log_shape=log_per_output(self.shape_name, value, outputs, learn=learn))
 
     def __repr__(self) -> str:
+        return format_call(self, **self.arguments())
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the constructor by name; None for a default."""
         values, learn = self._shape(), self.log_shape.learn
         outputs = self.outputs if values.ndim == 0 and self.outputs > 1 else None
-        shown = {self.shape_name: values, "outputs": outputs, "learn": None if learn or values.ndim == 2 else False}
-        return format_call(self, **shown)
+        return {self.shape_name: values, "outputs": outputs, "learn": None if learn or values.ndim == 2 else False}
 
     @property
     def outputs(self) -> int:

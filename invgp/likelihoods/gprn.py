@@ -55,8 +55,9 @@ class GPRN(GaussianNoise):
         check_integer("nodes", nodes, 1)
         set_fields(self, log_scale=log_per_output("std", std, outputs, learn=learn), nodes=nodes)
 
-    def _arguments(self) -> dict[str, Any]:
-        (name, scale), *rest = super()._arguments().items()
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the constructor by name; None for a default."""
+        (name, scale), *rest = super().arguments().items()
         return {name: scale, "nodes": self.nodes, **dict(rest)}
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -40,7 +41,8 @@ class Ordinal:
 
     Notes
     -----
-    `moments` returns mean and variance of the number of the class.
+    In `SAVIGP`, labels may be any numbers, in increasing order, or an ordered categorical column of pandas; `predict`
+    returns labels. `moments` returns mean and variance of the number of the class.
 
     Examples
     --------
@@ -51,6 +53,8 @@ class Ordinal:
     [0.333333, 0.333333, 0.333333]
     """
 
+    classifier: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
     latents: ClassVar[int] = 1
     outputs: ClassVar[int] = 1
     classes: int
@@ -69,7 +73,11 @@ class Ordinal:
         set_fields(self, classes=classes, free=xp.concat([values[:1], xp.log(gaps)]), learn=learn)
 
     def __repr__(self) -> str:
-        return format_call(self, classes=self.classes, cuts=self.cuts, learn=None if self.learn else False)
+        return format_call(self, **self.arguments())
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the constructor by name; None for a default."""
+        return {"classes": self.classes, "cuts": self.cuts, "learn": None if self.learn else False}
 
     @property
     def cuts(self) -> Array:
@@ -141,6 +149,24 @@ class Ordinal:
         mean = sum(above[1:], start=above[0])
         squares = sum(((2.0 * c + 1.0) * share for c, share in enumerate(above)), start=xp.zeros_like(f))
         return mean, xp.maximum(squares - mean * mean, xp.zeros_like(f))
+
+    def class_probabilities(self, f: Array) -> Array:
+        """Compute the probabilities of the classes given f, (S, N, C).
+
+        Parameters
+        ----------
+        f : array, shape (S, N, 1)
+            Samples of the latent.
+
+        Returns
+        -------
+        array, shape (S, N, C)
+        """
+        check_latents(f, 1)
+        xp = array_namespace(f)
+        above = [xp.exp(_log_sigmoid(f - cut)) for cut in xp.unstack(convert_like(self.cuts, f))]  # p(y > c)
+        limits = [xp.ones_like(f), *above, xp.zeros_like(f)]
+        return xp.concat([one - following for one, following in itertools.pairwise(limits)], axis=-1)
 
     def _limits(self, y: Array, f: Array) -> tuple[Array, Array, Array, Array]:
         """Compute the limits of each class minus f, (S, N, 1), and whether it is the first or last class, (N, 1)."""

@@ -53,9 +53,13 @@ class Poisson:
         set_fields(self, log_mean=per_output("offset", offset, outputs, learn=learn))
 
     def __repr__(self) -> str:
+        return format_call(self, **self.arguments())
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the constructor by name; None for a default."""
         values, learn = self.log_mean.values, self.log_mean.learn
         outputs = self.outputs if values.ndim == 0 and self.outputs > 1 else None
-        return format_call(self, offset=values, outputs=outputs, learn=None if learn or values.ndim == 2 else False)
+        return {"offset": values, "outputs": outputs, "learn": None if learn or values.ndim == 2 else False}
 
     @property
     def outputs(self) -> int:

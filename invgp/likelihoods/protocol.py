@@ -29,6 +29,8 @@ class Likelihood(Protocol):
     - ``predictive_moments(mean, variance)`` returns mean and variance of y (..., P) for such latents (..., Q);
     - ``classifier`` is True if y are labels of classes: 0 and 1 for one output, otherwise one-hot rows. Then `moments`
       returns the probability of class 1, or of each class;
+    - ``class_probabilities(f)`` returns the probabilities (S, N, C) of a classifier with one output and C = ``classes``
+      classes, numbered from 0; ``ordered`` is True if their order matters;
     - ``whole_rows`` is True if a site with any NaN in y counts as missing;
     - ``separable`` is True if output p depends on latent p only (P = Q), so that predictive densities are computed
       output by output.

@@ -47,8 +47,9 @@ class Seismic(GaussianNoise):
     def __init__(self, std: Array, layers: int | None = None, *, learn: bool = False) -> None:
         set_fields(self, log_scale=log_per_output("std", std, layers, learn=learn))
 
-    def _arguments(self) -> dict[str, Any]:
-        (name, scale), *rest = super()._arguments().items()
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the constructor by name; None for a default."""
+        (name, scale), *rest = super().arguments().items()
         return {
             name: scale,
             "layers": self.outputs,

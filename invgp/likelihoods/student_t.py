@@ -93,8 +93,9 @@ class StudentT(AdditiveNoise):
         by_dof = 0.5 * nu * xp.sum(mask_missing(y, terms), axis=-1, keepdims=True)
         return xp.concat([by_scale, by_dof], axis=-1)
 
-    def _arguments(self) -> dict[str, Any]:
-        (name, scale), *rest = super()._arguments().items()
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the constructor by name; None for a default."""
+        (name, scale), *rest = super().arguments().items()
         return {name: scale, "dof": self.dof, **dict(rest), "learn_dof": True if self.learn_dof else None}
 
     def _standard_log_density(self, r: Array) -> Array:

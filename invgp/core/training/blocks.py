@@ -32,6 +32,7 @@ from invgp.core.training.common import (
     check_optimiser,
     check_start,
     evaluate,
+    format_settings,
     select_blocks,
 )
 from invgp.core.training.mixtures import mixture_of_modes, surround_best_gaussian
@@ -44,7 +45,7 @@ FINAL_EVALUATIONS = 8  # evaluations of all blocks together after a search over 
 PAPER_ORDER = (("kernels",), ("posterior",), ("kernels",), ("likelihood",), ("inducing",), ("prior_mean",))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Blocks:
     """Optimisation by blocks of parameters, with L-BFGS on all data.
 
@@ -80,6 +81,9 @@ class Blocks:
     profile_posterior: bool = True
     restarts: int = 8
     optimiser: LBFGS = field(default_factory=lambda: LBFGS(tolerance=1e-7))
+
+    def __repr__(self) -> str:
+        return format_settings(self)
 
     def __post_init__(self) -> None:
         check_blocks("learn", self.learn)

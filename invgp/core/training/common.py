@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from inspect import signature
 from typing import Any
 
@@ -83,6 +83,14 @@ def select_blocks(learn: Sequence[str], bound: Bound, parameters: Parameters) ->
     if not parameters.likelihood.shape[0]:
         absent.add("likelihood")
     return [name for name in learn if name not in absent]
+
+
+def format_settings(method: Any) -> str:
+    """Format a method as a call of its class, with the settings that differ from their defaults."""
+    values = {one.name: getattr(method, one.name) for one in fields(method)}
+    usual = type(method)()
+    changed = (f"{name}={value!r}" for name, value in values.items() if value != getattr(usual, name))
+    return f"{type(method).__name__}({', '.join(changed)})"
 
 
 def check_blocks(argument: str, names: Sequence[str]) -> None:

@@ -20,14 +20,22 @@ from invgp.core.parameters import Parameters
 from invgp.core.point_sets import Points
 from invgp.core.posteriors import Full, Sites
 from invgp.core.stochastic_optimisers import AdaDelta, Adam
-from invgp.core.training.common import Progress, Report, check_blocks, check_optimiser, check_start, select_blocks
+from invgp.core.training.common import (
+    Progress,
+    Report,
+    check_blocks,
+    check_optimiser,
+    check_start,
+    format_settings,
+    select_blocks,
+)
 
 MIN_EPOCHS, MIN_STEPS = 20, 1000  # of a fit, by default
 SITES_PER_LATENT = 5000  # sites on which the posterior depends, twice, by default
 SHORTEST_NATURAL, LONGEST_NATURAL = 0.02, 0.5  # default steps of natural gradients
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MiniBatches:
     """Stochastic optimisation on mini-batches, which are shuffled in each epoch.
 
@@ -73,12 +81,15 @@ class MiniBatches:
     samples: int | None = None
     unbiased: bool = False
 
+    def __repr__(self) -> str:
+        return format_settings(self)
+
     def __post_init__(self) -> None:
         check_blocks("learn", self.learn)
         if "prior_mean" in self.learn:
             raise ValueError(
-                f"learn must not have 'prior_mean' with mini-batches, was {self.learn}: use Blocks, or add Constant() to "
-                "the kernel"
+                f"learn must not have 'prior_mean' with mini-batches, was {self.learn}: use Blocks, or add Constant() "
+                "to the kernel"
             )
         for name in ("batch", "epochs", "samples"):
             if getattr(self, name) is not None or name == "batch":
