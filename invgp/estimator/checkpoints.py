@@ -209,14 +209,11 @@ def describe_value(name: str, value: Any, leave_out: Sequence[str] = ()) -> dict
         return words
     if isinstance(value, Sequence):
         return _describe_sequence(name, value)
-    if isinstance(value, partial):
-        parts = {"func": value.func, "args": value.args, "keywords": value.keywords}
-        return {name: "partial"} | {
-            k: v for part, one in parts.items() for k, v in describe_value(f"{name}.{part}", one).items()
-        }
     if callable(value) and hasattr(value, "__qualname__"):
         return {name: f"{FUNCTION}{value.__qualname__}", f"{name}{CODE}": digest_function(value)}
-    if is_dataclass(value):
+    if isinstance(value, partial):
+        parts: dict[str, Any] = {"func": value.func, "args": value.args, "keywords": value.keywords}
+    elif is_dataclass(value):
         parts = {f.name: getattr(value, f.name) for f in fields(value)}
     else:
         parts = getattr(value, "__dict__", {})

@@ -83,8 +83,8 @@ def _ordered_categories(y: Any, likelihood: Likelihood) -> Labels:
     kind = getattr(y, "dtype", None)
     if not getattr(kind, "ordered", False):
         raise ValueError(
-            f"y must be numbers or an ordered categorical column of pandas for {type(likelihood).__name__}, which needs "
-            "the order of the classes, was other labels. Unknown label type: unordered"
+            f"y must be numbers or an ordered categorical column of pandas for {type(likelihood).__name__}, which "
+            "needs the order of the classes, was other labels. Unknown label type: unordered"
         )
     return np.asarray(kind.categories)
 

@@ -244,7 +244,8 @@ COLUMNS = (
 ABOUT = (
     "Complete fits of posterior, kernels and likelihood, with M fixed inducing inputs and Q latents. Bounds are in "
     "nats, and held-out log densities in nats per site. Both sides have the same inducing inputs and initial values. "
-    "GPflow uses SVGP with L-BFGS, and Adam with 2,000 steps for softmax, whose bound it samples. Its bounds are "
+    "GPflow uses SVGP with L-BFGS, 2,000 steps of Adam for softmax, whose bound it samples, and 1,000 steps of Adam "
+    "before L-BFGS for heteroscedastic, because L-BFGS alone ends at a poor optimum. Its bounds are "
     "computed with 200 quadrature nodes after the fit. zero-inflated, ordinal, network and y = f^2 have likelihoods "
     "that were written in TensorFlow for this comparison. For network and y = f^2, GPflow starts at a random posterior "
     "mean, because its default is a saddle point. For cancer, both sides have log-normal hyperpriors with the factor "

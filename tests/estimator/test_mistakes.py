@@ -1,5 +1,7 @@
 """Mistakes in the use of the estimator are sentences."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -167,6 +169,31 @@ def test_that_a_file_takes_only_the_function_that_was_saved(power, name, message
         SAVIGP.load(tmp_path / "model.npz", _black_box(power, name))
     told = SAVIGP.load(tmp_path / "model.npz", _black_box(power, name), other_functions=True)
     np.testing.assert_array_equal(told.predict_latent(NEW)[0], model.predict_latent(NEW)[0])
+
+
+POWER = 2.0
+
+
+def _global_power(y, f):
+    return -0.5 * np.abs(y - f)[..., 0] ** POWER
+
+
+def _given_power(power, y, f):
+    return -0.5 * np.abs(y - f)[..., 0] ** power
+
+
+def test_that_arguments_and_global_numbers_of_a_function_are_compared(observed, tmp_path, monkeypatch):
+    settings = {"inducing": 5, "method": POSTERIOR_ONLY}
+    SAVIGP(BlackBox(partial(_given_power, 2.0), 1, 1), **settings).fit(X, observed).save(tmp_path / "partial.npz")
+    SAVIGP.load(tmp_path / "partial.npz", BlackBox(partial(_given_power, 2.0), 1, 1))
+    with pytest.raises(ValueError, match=r"likelihood\.function\.args must be \[2\.0\], as in .*, was \[3\.0\]"):
+        SAVIGP.load(tmp_path / "partial.npz", BlackBox(partial(_given_power, 3.0), 1, 1))
+    box = BlackBox(_global_power, 1, 1)
+    SAVIGP(box, **settings).fit(X, observed).save(tmp_path / "global.npz")
+    SAVIGP.load(tmp_path / "global.npz", box)
+    monkeypatch.setitem(globals(), "POWER", 3.0)
+    with pytest.raises(ValueError, match=r"likelihood\.function \(code\) must be SHA-256"):
+        SAVIGP.load(tmp_path / "global.npz", box)
 
 
 def test_that_lambdas_are_recognised_by_their_code(observed, tmp_path):

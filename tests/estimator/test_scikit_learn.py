@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import is_classifier, is_regressor
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict
 from sklearn.utils.estimator_checks import check_estimator
@@ -13,7 +13,8 @@ from sklearn.utils.estimator_checks import check_estimator
 from helpers.curve import NEW, POSTERIOR_ONLY, TRUTH, X
 from invgp.core.training import Blocks, MiniBatches
 from invgp.estimator import SAVIGP
-from invgp.likelihoods import Gaussian, Logistic, Softmax, StudentT
+from invgp.kernels import Matern52
+from invgp.likelihoods import Gaussian, Logistic, Ordinal, Poisson, Softmax, StudentT
 
 EXCEPTIONS = {
     "check_sample_weight_equivalence_on_dense_data": "repeated sites change initial length-scales and inducing inputs",
@@ -70,6 +71,40 @@ def test_that_labels_may_be_words(likelihood, tmp_path):
         model.score(X[:1], ["gravel"])
     with pytest.raises(ValueError, match=r"labels of \d classes for .*, had 1 class: \['clay'\]"):
         model.fit(X, np.full(60, "clay"))
+
+
+def test_that_ordered_classes_keep_their_order(tmp_path):
+    names = np.asarray(["small", "medium", "large"])
+    numbers = np.digitize(TRUTH, [-0.4, 0.4])
+    labels = pd.Series(pd.Categorical(names[numbers], categories=names, ordered=True))
+    settings = {"length_scale": 1.0, "inducing": 10, "method": POSTERIOR_ONLY}
+    model = SAVIGP(Ordinal(3), **settings).fit(X, labels)
+    assert model.classes_.tolist() == names.tolist()
+    assert np.mean(model.predict(X) == names[numbers]) > 0.8
+    shares = model.predict_proba(X)
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+    np.testing.assert_allclose(model.score(X, labels), np.log(shares[np.arange(60), numbers]).mean(), atol=1e-6)
+    grades = SAVIGP(Ordinal(3), **settings).fit(X, 5 * numbers - 2)
+    assert grades.classes_.tolist() == [-2, 3, 8]
+    np.testing.assert_array_equal(grades.predict_proba(NEW), model.predict_proba(NEW))
+    model.save(tmp_path / "model.npz")
+    again = SAVIGP.load(tmp_path / "model.npz", Ordinal(3))
+    np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
+    with pytest.raises(ValueError, match="y must be numbers or an ordered categorical column of pandas for Ordinal"):
+        model.fit(X, names[numbers])
+
+
+def test_that_settings_of_kernel_and_likelihood_can_be_searched(observed):
+    model = SAVIGP(Gaussian(0.3, learn=False), kernel=Matern52(1.0, 1.0), inducing=6, method=POSTERIOR_ONLY)
+    grid = {"likelihood__std": [0.3, 30.0], "kernel__length_scale": [1.0, 0.001]}
+    search = GridSearchCV(model, grid, cv=3).fit(X, observed)
+    assert search.best_params_ == {"likelihood__std": 0.3, "kernel__length_scale": 1.0}
+    assert repr(clone(model).set_params(likelihood__std=0.5).likelihood) == "Gaussian(std=0.5, learn=False)"
+    assert SAVIGP(Poisson(0.5)).set_params(likelihood__learn=False).likelihood.parameters.shape == (0,)
+    with pytest.raises(ValueError, match=r"likelihood__scale must be a setting of Gaussian\(.*\): std, outputs, learn"):
+        model.set_params(likelihood__scale=1.0)
+    with pytest.raises(ValueError, match="std must be positive, was -1"):
+        model.set_params(likelihood__std=-1.0)
 
 
 def test_that_missing_labels_are_left_out():
@@ -140,3 +175,5 @@ def test_that_progress_is_printed_and_settings_are_shown(observed, capsys):
     assert lines[0].startswith("round 1: bound -")
     assert repr(SAVIGP(StudentT(0.3), inducing=5)) == "SAVIGP(inducing=5, likelihood=StudentT(scale=0.3, dof=4))"
     assert repr(Gaussian([0.1, 0.2], learn=False)) == "Gaussian(std=[0.1, 0.2], learn=False)"
+    assert repr(Blocks(rounds=3)) == "Blocks(rounds=3)"
+    assert repr(MiniBatches(batch=10)) == "MiniBatches(batch=10)"
