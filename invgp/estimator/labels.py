@@ -80,7 +80,7 @@ def encode_labels(y: Any, classes: Labels, likelihood: Likelihood) -> Floats:
 
 def _ordered_categories(y: Any, likelihood: Likelihood) -> Labels:
     """Return the categories of an ordered categorical column of pandas, in their order."""
-    kind = getattr(y, "dtype", None)
+    kind: Any = getattr(y, "dtype", None)
     if not getattr(kind, "ordered", False):
         raise ValueError(
             f"y must be numbers or an ordered categorical column of pandas for {type(likelihood).__name__}, which "

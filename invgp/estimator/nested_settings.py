@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from typing import Any
 
 NESTED = ("method", "kernel", "likelihood")
@@ -14,7 +14,8 @@ def settings_of(part: Any) -> dict[str, Any]:
         return {}
     if hasattr(part, "arguments"):
         return dict(part.arguments())
-    if is_dataclass(part) and part.__dataclass_params__.init:  # type: ignore[attr-defined]
+    parameters: Any = getattr(part, "__dataclass_params__", None)
+    if parameters is not None and parameters.init:
         return {one.name: getattr(part, one.name) for one in fields(part)}
     return {}
 
