@@ -53,6 +53,7 @@ RECORD = Path(__file__).with_name("estimator.json")
 SAMPLES = 4096  # per site, of the bound that is compared
 FACTOR = 10.0  # of the hyperpriors of the row "cancer"
 BOUND_TOLERANCE, DENSITY_TOLERANCE = 0.05, 0.001  # nats in all and per site: smaller differences count as none
+REPORT_TOLERANCE = 0.01  # nats: the standard error of points that fill the space evenly may be much smaller
 
 
 class Row(NamedTuple):
@@ -158,10 +159,10 @@ class Fit(NamedTuple):
     true_error: float
 
     @property
-    def deviation(self) -> float:
-        """Difference between the reported bound and that from more samples, in standard errors."""
+    def reports_truth(self) -> bool:
+        """Whether the reported bound agrees with that from more samples, within two standard errors."""
         error = math.hypot(self.outcome.error, self.true_error)
-        return abs(self.outcome.bound - self.true) / error if error > 0 else 0.0
+        return abs(self.outcome.bound - self.true) <= max(2.0 * error, REPORT_TOLERANCE)
 
 
 def ours(row: Row) -> Fit:
@@ -209,7 +210,7 @@ def verdict(here: Fit, there: Outcome) -> str:
         "bound": here.true < there.bound - allowed,
         "density": here.outcome.density < there.density - DENSITY_TOLERANCE,
         "time": here.outcome.seconds > there.seconds,
-        "reported bound": here.deviation > 2.0,
+        "reported bound": not here.reports_truth,
     }
     return (
         "behind: " + ", ".join(name for name, yes in behind.items() if yes)
@@ -245,13 +246,14 @@ ABOUT = (
     "Complete fits of posterior, kernels and likelihood, with M fixed inducing inputs and Q latents. Bounds are in "
     "nats, and held-out log densities in nats per site. Both sides have the same inducing inputs and initial values. "
     "GPflow uses SVGP with L-BFGS, 2,000 steps of Adam for softmax, whose bound it samples, and 1,000 steps of Adam "
-    "before L-BFGS for heteroscedastic, because L-BFGS alone ends at a poor optimum. Its bounds are "
-    "computed with 200 quadrature nodes after the fit. zero-inflated, ordinal, network and y = f^2 have likelihoods "
+    "before L-BFGS for heteroscedastic, because L-BFGS alone ends at a poor optimum. Its bounds "
+    "are computed with up to 200 quadrature nodes after the fit. zero-inflated, ordinal, network and y = f^2 have "
+    "likelihoods "
     "that were written in TensorFlow for this comparison. For network and y = f^2, GPflow starts at a random posterior "
     "mean, because its default is a saddle point. For cancer, both sides have log-normal hyperpriors with the factor "
     f"{FACTOR:g} on variance and length-scales. Differences below {BOUND_TOLERANCE:g} nats or two standard errors of "
     f"the bounds, and below {DENSITY_TOLERANCE:g} of the densities, count as equal. The reported bound must be within "
-    "two standard errors of that from more samples."
+    f"two standard errors, or {REPORT_TOLERANCE:g} nats, of that from more samples."
 )
 
 
