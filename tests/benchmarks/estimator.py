@@ -283,13 +283,24 @@ def main(arguments: Sequence[str] | None = None) -> tables.Table:
         rows[name] = cells(name, row, here, there)
         print("  ".join(rows[name]), flush=True)
         if chosen.record:
-            rows |= {one[0]: tuple(one) for one in recorded_rows(chosen.record) if one[0] not in rows}
-            order = [one for one in (*REAL, *SIMULATED) if one in rows]
-            table = tables.Table("Complete fits", ABOUT, COLUMNS, tuple(rows[one] for one in order), versions)
-            tables.write(chosen.record, tables.machine(), [table])
-    table = tables.Table("Complete fits", ABOUT, COLUMNS, tuple(rows.values()), versions)
+            earlier = {one[0]: tuple(one) for one in recorded_rows(chosen.record)}
+            tables.write(chosen.record, tables.machine(), [table_of(earlier | rows, versions)])
+    table = table_of(rows, versions)
     print(f"\n{table}")
     return table
+
+
+def table_of(rows: dict[str, tuple[str, ...]], versions: dict[str, str]) -> tables.Table:
+    """Return the table of the measured rows, with a sentence on those that are not measured."""
+    every = (*REAL, *SIMULATED)
+    compared = [cells for cells in rows.values() if cells[-1] != "-"]
+    fine = sum(cells[-1] == "at least equal" for cells in compared)
+    reading = [f"invgp is at least equal in {fine} of {len(compared)} rows."] if compared else []
+    missing = [name for name in every if name not in rows]
+    if missing:
+        reading.append(f"Not measured yet: {', '.join(missing)}.")
+    ordered = tuple(rows[name] for name in every if name in rows)
+    return tables.Table("Complete fits", ABOUT, COLUMNS, ordered, versions, tuple(reading))
 
 
 def recorded_rows(record: Path) -> list[list[str]]:
