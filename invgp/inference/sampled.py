@@ -158,7 +158,7 @@ class SampledSearch:
             state = runner.keep(replace(state, verification=verification))
             errors.append(float(root_mean_square(near)))
             if self._is_good(problem, near, beyond):
-                state, holds = self._verify_extremes(model, runner, state, stage + count)
+                state, holds = self._verify_extremes(model, runner, state)
                 if holds:
                     state, good = run_unexplored(model, runner, state, self.design)
                 if good:
@@ -181,7 +181,7 @@ class SampledSearch:
             if target is None or target.emulator is not state.emulator:
                 target = self._next_target(model, state, state.emulator, _stage(runner, "search for modes"))
             state = runner.keep(self._draw_result(model, runner, state, target))
-            state, holds = self._verify_extremes(model, runner, state, int(state.runs.stage.max()) + 1)
+            state, holds = self._verify_extremes(model, runner, state)
             if holds and (repeat or not good):
                 state, holds = run_unexplored(model, runner, state, self.design)
             if holds or repeat == self.rounds.most_repeats:
@@ -278,9 +278,7 @@ class SampledSearch:
         found = average_draws(samples, posterior, target.gaussian, algorithm, problem, self.averaging, self.options)
         return samples if found is None else found
 
-    def _verify_extremes(
-        self, model: SiteModel, runner: Runner, state: SearchState, stage: int
-    ) -> tuple[SearchState, bool]:
+    def _verify_extremes(self, model: SiteModel, runner: Runner, state: SearchState) -> tuple[SearchState, bool]:
         """Run the simulator at draws far from the others; return whether the emulator is accurate there too.
 
         A regression can reach the data far outside of its runs. So few draws go there that other checks miss them, but
@@ -298,6 +296,8 @@ class SampledSearch:
         if not runner.simulator.can_afford(len(few)):
             note = f"{doubt}no runs are left to verify them: standard deviations there are doubtful."
             return state.with_note(note), True
+        # As old runs: the error of the emulator is that at draws, not where it was expected to be wrong.
+        stage = int(state.runs.stage.min())
         state, check = verify_at(model, runner, state, latents[:, few], sites[few], "extreme-draws", stage)
         known = np.isfinite(check.errors)
         if not known.all():
