@@ -7,6 +7,7 @@ are available as attributes.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
         design,
         difference,
         export,
+        influence,
         open_posterior,
         plot,
+        prior,
         report,
         revise,
         weigh,
@@ -51,6 +54,7 @@ __all__ = [
     "export",
     "forward_models",
     "has_converged",
+    "influence",
     "invert",
     "likelihoods",
     "load",
@@ -60,6 +64,7 @@ __all__ = [
     "plot",
     "plots",
     "predict",
+    "prior",
     "report",
     "revise",
     "weigh",
@@ -79,16 +84,22 @@ _MODULES = {
     "difference": "invgp.api",
     "export": "invgp.api",
     "has_converged": "invgp.posterior.attributes",
+    "influence": "invgp.api",
     "invert": "invgp.inference.invert",
     "load": "invgp.config",
     "open_posterior": "invgp.api",
     "plot": "invgp.api",
     "predict": "invgp.maps.predict",
+    "prior": "invgp.api",
     "report": "invgp.api",
     "revise": "invgp.api",
     "weigh": "invgp.api",
     "write": "invgp.api",
 }
+
+
+if "xarray" in sys.modules:
+    import_module("invgp.accessor")
 
 
 def __dir__() -> list[str]:
@@ -99,6 +110,7 @@ def __getattr__(name: str) -> object:
     if name == "__version__":
         return import_module("importlib.metadata").version("invgp")
     if name in _MODULES:
+        import_module("invgp.accessor")
         return getattr(import_module(_MODULES[name]), name)
     if name in __all__:
         return import_module(f"invgp.{name}")

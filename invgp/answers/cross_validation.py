@@ -6,7 +6,8 @@ distribution (PSIS). Where these weights are not reliable, the posterior without
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,14 +15,16 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtri
 
-from invgp.answers.emulated_problem import EmulatedProblem, emulate
+from invgp.answers.emulated_problem import EmulatedProblem, emulate, hide_data
+from invgp.answers.known_field import draw_data
+from invgp.core.backend import select_backend, to_numpy
 from invgp.core.inducing import cluster_centres
 from invgp.core.kernels import squared_distances
 from invgp.errors import ArgumentError
 from invgp.inference.emulated_posterior import SamplingOptions
 from invgp.inference.importance_draws import draw_by_importance, smooth_weights
 from invgp.inference.sampled import sampled_search
-from invgp.latent_model.noise_density import draw_noise
+from invgp.latent_model.noise_density import draw_noise, noise_log_density
 from invgp.problem import Floats, Problem
 
 RELIABLE = 0.5  # largest Pareto k of weights; up to 0.7, scores of 1,000 draws were off by more than one nat
@@ -103,29 +106,75 @@ def draws_of(posterior: xr.Dataset, emulated: EmulatedProblem) -> Floats:
     return state.samples.latents[state.samples.thin(MOST_DRAWS)]
 
 
-def cross_validate(posterior: xr.Dataset, emulated: EmulatedProblem, by: str, blocks: int, seed: int) -> xr.Dataset:
+class PredictedData(NamedTuple):
+    """Predictions of the data of a posterior, and a way to predict them without some sites.
+
+    Attributes
+    ----------
+    problem : Problem
+    noisy_problem : Problem
+        With the error of the emulator in its noise.
+    outputs : array, shape (R, N, P)
+        Outputs at draws of the posterior.
+    likelihood : array, shape (R, N)
+        Log likelihood of the data of each site.
+    refit : callable
+        Returns the prediction of the data of sites (B,) from the posterior without them.
+    """
+
+    problem: Problem
+    noisy_problem: Problem
+    outputs: Floats
+    likelihood: Floats
+    refit: Callable[[NDArray[np.intp]], HeldOut]
+
+
+def predict_sites(posterior: xr.Dataset, emulated: EmulatedProblem) -> PredictedData:
+    """Predict the data of a site model on its emulator."""
+    outputs = emulated.predict(draws_of(posterior, emulated))
+    likelihood = emulated.log_likelihood(outputs)
+    return PredictedData(
+        emulated.problem, emulated.noisy_problem, outputs, likelihood, lambda sites: _fit_without_sites(emulated, sites)
+    )
+
+
+def predict_field(posterior: xr.Dataset, problem: Problem, ledger: Path) -> PredictedData:
+    """Predict the data of a field model by the regression on the runs in its ledger."""
+    seed = int(posterior.attrs["invgp_seed"])
+    backend = select_backend("cpu")
+    density = noise_log_density(problem, backend)
+
+    def refit(sites: NDArray[np.intp]) -> HeldOut:
+        mask = np.zeros(problem.survey.Y.shape, dtype=bool)
+        mask[sites] = True
+        outputs = draw_data(hide_data(problem, mask), ledger, seed).outputs
+        count = len(outputs)
+        likelihood = to_numpy(density(backend.asarray(outputs)))[:, sites]
+        return HeldOut(outputs[:, sites], np.full(count, -np.log(count)), likelihood, np.nan)
+
+    outputs = draw_data(problem, ledger, seed).outputs
+    return PredictedData(problem, problem, outputs, to_numpy(density(backend.asarray(outputs))), refit)
+
+
+def cross_validate(posterior: xr.Dataset, data: PredictedData, by: str, blocks: int, seed: int) -> xr.Dataset:
     """Leave out groups of sites, one after the other, and compare their data with predictions; see the public API."""
-    problem = emulated.problem
+    problem, predicted, likelihood = data.problem, data.outputs, data.likelihood
     groups = site_groups(problem, by, blocks)
-    latents = draws_of(posterior, emulated)
-    predicted = emulated.predict(latents)
-    likelihood = emulated.log_likelihood(predicted)
     rng, Y = np.random.default_rng(seed), problem.survey.Y
     shape = Y.shape
     pit, crps, mean, std = (np.full(shape, np.nan) for _ in range(4))
     score, k_hat = np.full(shape[0], np.nan), np.full(shape[0], np.nan)
     refitted = np.zeros(shape[0], dtype=np.int8)
-    noise_problem = emulated.noisy_problem
     for group in np.unique(groups[groups >= 0]):
         sites = np.flatnonzero(groups == group)
         held = _reweight_draws(predicted, likelihood, sites)
         if held.k_hat > RELIABLE:
-            held = _fit_without_sites(emulated, sites)
+            held = data.refit(sites)
             refitted[sites] = 1
         k_hat[sites] = held.k_hat
         score[sites] = logsumexp(held.log_weights[:, None] + held.log_likelihood, axis=0)
         chosen = rng.choice(len(held.log_weights), MOST_DRAWS, p=np.exp(held.log_weights))
-        noise = np.stack([draw_noise(noise_problem, rng)[sites] for _ in range(MOST_DRAWS)])
+        noise = np.stack([draw_noise(data.noisy_problem, rng)[sites] for _ in range(MOST_DRAWS)])
         values = held.outputs[chosen] + noise
         y = Y[sites]
         with np.errstate(invalid="ignore"):
@@ -146,11 +195,9 @@ def _reweight_draws(predicted: Floats, likelihood: Floats, sites: NDArray[np.int
 def _fit_without_sites(emulated: EmulatedProblem, sites: NDArray[np.intp]) -> HeldOut:
     """Find the posterior without the data of some sites on the emulator."""
     problem = emulated.problem
-    hidden = np.isin(np.arange(problem.survey.size), sites)[:, None]
-    observations = tuple(
-        replace(one, values=np.where(hidden, np.nan, one.values)) for one in problem.survey.observations
-    )
-    without = replace(problem, survey=replace(problem.survey, observations=observations))
+    mask = np.zeros(problem.survey.Y.shape, dtype=bool)
+    mask[sites] = True
+    without = hide_data(problem, mask)
     new = emulate(without, emulated.state.runs, emulated.model.seed, emulated.gaussian.sites)
     samples, effective = draw_by_importance(new.posterior, new.gaussian, np.random.default_rng(0), REFIT)
     latents = samples.latents

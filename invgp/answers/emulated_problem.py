@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from invgp.bounded_links import link_attributes
 from invgp.core.backend import select_backend, to_numpy
@@ -156,6 +157,16 @@ def emulate(
         if moved < model.options.step_converged:
             break
     return EmulatedProblem(model, runner, state)
+
+
+def hide_data(problem: Problem, mask: NDArray[np.bool_]) -> Problem:
+    """Return a problem without some of its data (N, P)."""
+    columns = problem.observation_slices
+    observations = tuple(
+        replace(one, values=np.where(mask[:, columns[one.name]], np.nan, one.values))
+        for one in problem.survey.observations
+    )
+    return replace(problem, survey=replace(problem.survey, observations=observations))
 
 
 def _observed_factors(problem: Problem, factors: SiteFactors) -> SiteFactors:

@@ -6,9 +6,11 @@ is called, so that the command line can use the signatures without waiting.
 
 from __future__ import annotations
 
-from invgp.api.answers import crossvalidate, design, difference, revise, weigh
+from invgp.api.answers import crossvalidate, difference, revise, weigh
+from invgp.api.measurements import design, influence
 from invgp.api.posterior_files import ledger_path, open_posterior, refuse_calibration, write
 from invgp.api.presentation import export, plot, report
+from invgp.api.prior_data import prior
 from invgp.api.validation import calibrate, compare, interrupted_path
 
 __all__ = [
@@ -18,10 +20,12 @@ __all__ = [
     "design",
     "difference",
     "export",
+    "influence",
     "interrupted_path",
     "ledger_path",
     "open_posterior",
     "plot",
+    "prior",
     "refuse_calibration",
     "report",
     "revise",

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from invgp import netcdf
-from invgp.api.output_paths import check_writable
-from invgp.api.posterior_files import ledger_path, problem_of, read_posterior, source_of
+from invgp.api.emulated_files import (
+    check_result_paths,
+    field_problem,
+    limit_threads,
+    open_emulated,
+    posterior_and_emulator,
+    write_result,
+)
+from invgp.api.posterior_files import read_posterior, source_of
 from invgp.errors import ArgumentError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import xarray as xr
-    from matplotlib.figure import Figure
 
-    from invgp.answers.emulated_problem import EmulatedProblem
     from invgp.answers.evidence import ModelEvidence
     from invgp.problem import Problem
 
@@ -76,41 +79,10 @@ def difference(
     """
     from invgp.answers.difference import compute_difference  # noqa: PLC0415 - help does not wait for xarray
 
-    output, plot = _check_paths(output, plot, (before, after))
+    output, plot = check_result_paths(output, plot, (before, after))
     found = compute_difference(read_posterior(before), read_posterior(after), level)
-    _write(found, output, plot if "site" in found.dims else None, "plot_difference")
+    write_result(found, output, plot if "site" in found.dims else None, "plot_difference")
     return found
-
-
-def _check_paths(
-    output: str | Path | None, plot: str | Path | None, sources: tuple[object, ...]
-) -> tuple[Path | None, Path | None]:
-    """Return the paths of a result, after checks that it can be written and overwrites no posterior."""
-    output, plot = (None if path is None else Path(path) for path in (output, plot))
-    if output is not None:
-        if output.suffix != ".nc":
-            raise ArgumentError(f"output: must end in .nc, was {str(output)!r}")
-        for source in sources:
-            if isinstance(source, str | Path) and output.absolute() == Path(source).absolute():
-                raise ArgumentError(f"output: must be a file of its own, was {str(output)!r}, which is what is read")
-        check_writable(output, "output")
-    if plot is not None:
-        from invgp.plots import check_format  # noqa: PLC0415
-
-        check_format(plot, "plot")
-        check_writable(plot, "plot")
-    return output, plot
-
-
-def _write(result: xr.Dataset, output: Path | None, plot: Path | None, figure: str) -> None:
-    """Write the netCDF file and the figure of a result."""
-    if output is not None:
-        netcdf.write(result, output)
-    if plot is not None:
-        from invgp import plots  # noqa: PLC0415
-
-        draw: Callable[[xr.Dataset], Figure] = getattr(plots, figure)
-        plots.save_figure(draw(result), plot)
 
 
 def weigh(
@@ -158,7 +130,7 @@ def weigh(
     for key, given in (("names", names), ("config", config)):
         if given and len(given) != len(posteriors):
             raise ArgumentError(f"{key}: must have one entry per posterior, {len(posteriors)}, had {len(given)}")
-    _, plot = _check_paths(None, plot, ())
+    _, plot = check_result_paths(None, plot, ())
     chosen = list(names) or _model_names(posteriors)
     datasets = [read_posterior(one) for one in posteriors]
     check_same_data(datasets, chosen)
@@ -167,7 +139,7 @@ def weigh(
         for k, (name, dataset, one) in enumerate(zip(chosen, datasets, posteriors, strict=True))
     ]
     found = weigh_models(models)
-    _write(found, None, plot, "plot_evidence")
+    write_result(found, None, plot, "plot_evidence")
     return found
 
 
@@ -189,7 +161,7 @@ def revise(
     Parameters
     ----------
     posterior : xarray.Dataset, str or Path
-        Posterior of a site model from `invgp.invert`, or its file.
+        Posterior from `invgp.invert`, or its file; for a field model the file, with its ledger beside it.
     changes : mapping of str to object, optional
         New values of keys of the configuration, such as ``{"latents.depth.std": 50.0, "noise.std.time": 0.01}``.
     without : sequence of str
@@ -223,7 +195,8 @@ def revise(
     >>> bool((revised["depth_std"] > posterior["depth_std"]).all())
     True
     """
-    from invgp.answers.revised_problem import check_revised  # noqa: PLC0415 - as above
+    from invgp.answers.known_field import revise_field  # noqa: PLC0415 - as above
+    from invgp.answers.revised_problem import check_revised  # noqa: PLC0415
     from invgp.answers.revision import revise_posterior  # noqa: PLC0415
 
     given = {"changes": changes, "without": without, "data": data}
@@ -231,15 +204,23 @@ def revise(
         raise ArgumentError("problem: must be left out with changes, without or data, was given")
     if problem is None and not any(given.values()):
         raise ArgumentError("changes: must have at least one key, had none")
-    output, _ = _check_paths(output, None, (posterior,))
+    output, _ = check_result_paths(output, None, (posterior,))
     source = source_of(posterior)
-    dataset, base = emulated_posterior(posterior, config)
-    if problem is None:
-        problem = _revised_problem(dataset, source, config, base.problem, changes or {}, without, data)
+    dataset, base = posterior_and_emulator(posterior, config)
+    if base is None:
+        first, ledger = field_problem(dataset, source, config)
     else:
-        check_revised(base.problem, problem, "problem")
+        first = base.problem
+    if problem is None:
+        problem = _revised_problem(dataset, source, config, first, changes or {}, without, data)
+    else:
+        check_revised(first, problem, "problem")
+    seed = int(dataset.attrs["invgp_seed"])
     with limit_threads(problem):
-        found = revise_posterior(dataset, base, problem, int(dataset.attrs["invgp_seed"])).posterior
+        if base is None:
+            found = revise_field(problem, ledger, seed)
+        else:
+            found = revise_posterior(dataset, base, problem, seed).posterior
     found.attrs["invgp_revision"] = "; ".join(
         [f"{key} = {value}" for key, value in (changes or {}).items()]
         + [f"without {name}" for name in without]
@@ -267,7 +248,7 @@ def crossvalidate(
     Parameters
     ----------
     posterior : xarray.Dataset, str or Path
-        Posterior of a site model from `invgp.invert`, or its file.
+        Posterior from `invgp.invert`, or its file; for a field model the file, with its ledger beside it.
     by : str
         What is left out at a time: ``"site"``, ``"block"`` of neighbouring sites, or ``"source"``.
     blocks : int
@@ -300,85 +281,16 @@ def crossvalidate(
     >>> result["time_held_out_residual"].dims
     ('site',)
     """
-    from invgp.answers.cross_validation import cross_validate  # noqa: PLC0415 - as above
+    from invgp.answers.cross_validation import cross_validate, predict_field, predict_sites  # noqa: PLC0415 - as above
 
-    output, plot = _check_paths(output, plot, (posterior,))
-    dataset, base = emulated_posterior(posterior, config)
-    with limit_threads(base.problem):
-        found = cross_validate(dataset, base, by, blocks, seed)
-    _write(found, output, plot, "plot_cross_validation")
-    return found
-
-
-def design(
-    posterior: xr.Dataset | str | Path,
-    candidates: str | Path,
-    *,
-    target: Sequence[str] = (),
-    region: str | None = None,
-    best: int = 3,
-    config: str | Path | Problem | None = None,
-    seed: int = 1,
-    output: str | Path | None = None,
-    plot: str | Path | None = None,
-) -> xr.Dataset:
-    r"""Compute by how much candidate measurements would reduce the uncertainty of targets, without simulator runs.
-
-    Parameters
-    ----------
-    posterior : xarray.Dataset, str or Path
-        Posterior from `invgp.invert`, or its file. For a field model, candidates must be direct values.
-    candidates : str or Path
-        CSV or netCDF file with the coordinates of the survey as columns. A row is a new site of `source` (by default
-        the first), with the noise of the nearest site times `noise_factor`; or, with a column `quantity`, a direct
-        value of this expression of the latents with the standard deviation `std`; or, with the number of a `site`,
-        better data there, with noise times `noise_factor`. A column `name` is optional.
-    target : sequence of str
-        Expressions of the latents, ``"depth[2] - depth[1]"``, or exceedances, ``"depth[2] > 900 m"``; by default each
-        latent.
-    region : str, optional
-        Places of the targets, as `grid` of `invgp.predict`; by default the sites, or the nodes of a field model. The
-        variance is averaged over at most 100 of them.
-    best : int
-        Number of candidates to choose, one after the other.
-    config : str, Path or Problem, optional
-        Problem or configuration of the posterior; by default it is searched for by its text, beside and above the file.
-    seed : int
-        Random seed of the draws and the noise.
-    output : str or Path, optional
-        netCDF file for the result; by default none.
-    plot : str or Path, optional
-        Figure, ``.png``, ``.svg`` or ``.pdf``; by default none.
-
-    Returns
-    -------
-    xarray.Dataset
-        For each candidate and target, ``expected_std`` and ``reduction``, the expected relative reduction of the
-        standard deviation, with its standard error; ``covered``, 0 where the runs do not surround the draws; ``rank``
-        of the chosen candidates, and ``chosen_std``, the expected standard deviation with all choices so far.
-
-    Raises
-    ------
-    ConfigError
-        An argument is not valid, or the posterior does not contain the runs of an emulator.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> _ = Path("wells.csv").write_text("x,quantity,std\n50,depth,1\n400,depth,1\n")
-    >>> found = invgp.design(posterior, "wells.csv", best=1, config=problem)
-    >>> bool(found["reduction"].values[0, 0] > found["reduction"].values[1, 0])
-    True
-    """
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415 - as above
-
-    from invgp.answers.design import rank_candidates  # noqa: PLC0415
-
-    output, plot = _check_paths(output, plot, (posterior, candidates))
+    output, plot = check_result_paths(output, plot, (posterior,))
     dataset, base = posterior_and_emulator(posterior, config)
-    with threadpool_limits(1):  # many small matrices
-        found = rank_candidates(dataset, base, Path(candidates), target, region, best, seed)
-    _write(found, output, plot, "plot_design")
+    if base is None:
+        problem, ledger = field_problem(dataset, source_of(posterior), config)
+    with limit_threads(problem if base is None else base.problem):
+        data = predict_field(dataset, problem, ledger) if base is None else predict_sites(dataset, base)
+        found = cross_validate(dataset, data, by, blocks, seed)
+    write_result(found, output, plot, "plot_cross_validation")
     return found
 
 
@@ -410,17 +322,6 @@ def _revised_problem(
         check_revised(base, problem, "changes")
         problem = fix_learnt(problem, base, changes, other_data=other_data)
     return problem.without(*without)
-
-
-@contextmanager
-def limit_threads(problem: Problem) -> Iterator[None]:
-    """Use the number of BLAS threads that suits a problem."""
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415
-
-    from invgp.inference.invert import blas_threads  # noqa: PLC0415
-
-    with threadpool_limits(blas_threads(problem)):
-        yield
 
 
 def _model_names(posteriors: Sequence[object]) -> list[str]:
@@ -460,56 +361,3 @@ def _evidence_of(
         logger.warning("%s: the evidence is only a lower bound, since it could not be computed: %s", name, error)
         return ModelEvidence(name, bound_of(dataset), BOUND)
     return ModelEvidence(name, found, PLUGGED_IN if "invgp_learnt" in dataset.attrs else EMULATED)
-
-
-def emulated_posterior(
-    posterior: xr.Dataset | str | Path, config: str | Path | Problem | None
-) -> tuple[xr.Dataset, EmulatedProblem]:
-    """Return a posterior and its problem with the emulator; those of the latest files are kept for the next call."""
-    if isinstance(posterior, str | Path) and not hasattr(config, "survey"):
-        path = Path(posterior)
-        changed = path.stat().st_mtime_ns if path.is_file() else 0
-        return _emulated_file(path.absolute(), changed, None if config is None else Path(str(config)).absolute())
-    dataset = read_posterior(posterior)
-    return dataset, open_emulated(dataset, source_of(posterior), config)
-
-
-def posterior_and_emulator(
-    posterior: xr.Dataset | str | Path, config: str | Path | Problem | None
-) -> tuple[xr.Dataset, EmulatedProblem | None]:
-    """Return a posterior and its problem with the emulator; None instead of the latter for a field model."""
-    dataset = read_posterior(posterior)
-    return (dataset, None) if "node" in dataset.dims else emulated_posterior(posterior, config)
-
-
-@lru_cache(maxsize=2)
-def _emulated_file(path: Path, changed: int, config: Path | None) -> tuple[xr.Dataset, EmulatedProblem]:  # noqa: ARG001
-    dataset = read_posterior(path)
-    return dataset, open_emulated(dataset, path, config)
-
-
-def open_emulated(
-    posterior: xr.Dataset, source: Path | None, config: str | Path | Problem | None, data: str | Path | None = None
-) -> EmulatedProblem:
-    """Return the problem of a posterior with the emulator of its runs.
-
-    Parameters
-    ----------
-    posterior : Dataset
-    source : Path or None
-        Its file.
-    config : str, Path, Problem or None
-        Its problem or configuration; None to search for it.
-    data : str, Path or None
-        Its survey file, if it is not that of the configuration.
-    """
-    from invgp.answers.emulated_problem import check_site_model, emulate, runs_of, stored_factors  # noqa: PLC0415
-
-    if "invgp_revision_method" in posterior.attrs:
-        raise ArgumentError("posterior: must be a file of `invgp run`, was a revision; use the first posterior")
-    problem = problem_of(posterior, source, config, data)
-    check_site_model(problem)
-    ledger = None if source is None else ledger_path(problem, source)
-    runs = runs_of(posterior, problem, ledger)
-    with limit_threads(problem):
-        return emulate(problem, runs, int(posterior.attrs["invgp_seed"]), stored_factors(posterior))

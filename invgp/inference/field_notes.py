@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from invgp.inference.field_draws import MOST_VARIABLES, gaussian_k_hat
@@ -41,7 +43,7 @@ def _notes_on_sampling(search: FieldSearch, state: FieldSearchState, samples: Sa
     if samples is None:
         return _notes_on_shape(search, state)
     notes, options = [], search.options
-    if state.verification.error >= options.verified:
+    if options.verified <= state.verification.error < math.inf:  # infinite without new runs
         notes.append(
             f"The regression that replaces the simulator is off by {state.verification.error:.2g} posterior "
             "standard deviations at new runs: mean and spread may be wrong by as much, and more runs are needed."

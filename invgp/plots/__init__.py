@@ -15,8 +15,9 @@ from invgp.plots.fit import plot_fit
 from invgp.plots.hyperparameter_figure import plot_hyperparameters
 from invgp.plots.inference_figures import plot_convergence, plot_correlation
 from invgp.plots.map_figures import plot_map
-from invgp.plots.place_figures import plot_cross_validation, plot_difference
+from invgp.plots.place_figures import plot_cross_validation, plot_difference, plot_influence
 from invgp.plots.plot_data import select_latents, slice_grid
+from invgp.plots.prior_figure import plot_prior
 from invgp.plots.scalar_figure import plot_scalars
 from invgp.plots.sections import plot_section
 from invgp.plots.validation_figures import plot_calibration, plot_comparison, plot_evidence
@@ -38,7 +39,9 @@ __all__ = [
     "plot_evidence",
     "plot_fit",
     "plot_hyperparameters",
+    "plot_influence",
     "plot_map",
+    "plot_prior",
     "plot_scalars",
     "plot_section",
     "save_figure",

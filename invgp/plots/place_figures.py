@@ -215,3 +215,26 @@ def plot_cross_validation(result: xr.Dataset) -> Figure:
         title = f"{name.replace('_', ' ')}: held-out residual / std"
         panels.append(PlacePanel(variable, title, 0.0, UNUSUAL, f"{name}_unusual", points=True))
     return draw_places(drawn, panels, min(len(panels), 2), f"beyond {UNUSUAL:g} standard deviations")
+
+
+def plot_influence(result: xr.Dataset) -> Figure:
+    """Draw the leverage of the data, how hard they pull, and the information of the sites.
+
+    Parameters
+    ----------
+    result : Dataset
+        From `invgp.influence`.
+
+    Returns
+    -------
+    Figure
+    """
+    panels = []
+    for name in str(result.attrs["invgp_observations"]).split():
+        text = name.replace("_", " ")
+        panels += [
+            PlacePanel(f"{name}_leverage", f"{text}: own share of prediction", points=True),
+            PlacePanel(f"{name}_pull", f"{text}: largest shift / std", points=True),
+        ]
+    panels.append(PlacePanel("site_information", "information of the site (nats)", points=True))
+    return draw_places(result, panels, 3 if len(panels) == 3 else 2)

@@ -9,9 +9,10 @@ from scipy.stats import multivariate_normal, norm
 
 import invgp
 from helpers.command_line import run_in_process, write_files
-from helpers.linear_evidence import data_moments
+from helpers.linear_evidence import data_moments, product_problem
 from helpers.problems import linear_problem
 from invgp.answers.cross_validation import site_groups
+from invgp.answers.emulated_problem import hide_data
 from invgp.errors import ConfigError
 
 
@@ -54,6 +55,20 @@ def test_that_scores_of_a_linear_problem_are_exact(inverted, by):
     own = np.stack([found[f"{name}_held_out_probability"].values for name in ("first", "second")], axis=-1)
     np.testing.assert_allclose(own, pit, atol=0.07)
     assert found.attrs["invgp_groups"] == (15 if by == "site" else 4)
+
+
+@pytest.mark.slow
+def test_that_held_out_data_of_a_curved_posterior_are_predicted_as_by_inversions_with_the_simulator():
+    problem = product_problem()
+    found = invgp.crossvalidate(invgp.invert(problem), config=problem)
+    for n in (0, 4):
+        mask = np.zeros((8, 1), dtype=bool)
+        mask[n] = True
+        without = invgp.invert(hide_data(problem, mask))
+        draws = (without["a_sample"] * without["b_sample"]).isel(site=n).values
+        mean, std = float(draws.mean()), float(np.hypot(draws.std(), 0.3))
+        assert float(found["y_held_out_mean"][n]) == pytest.approx(mean, abs=0.3 * std)
+        assert float(found["y_held_out_std"][n]) == pytest.approx(std, rel=0.2)
 
 
 @pytest.mark.slow

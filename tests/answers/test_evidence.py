@@ -108,3 +108,47 @@ def test_that_models_without_an_evidence_are_refused():
 
 def test_that_a_bridge_needs_draws_of_both():
     assert np.isnan(bridge_evidence(np.full(4, -np.inf), np.zeros(4)).log)
+
+
+def tempered_evidence(problem, seed, particles=2000, moves=8):
+    """Sequential Monte Carlo in plain NumPy from the prior of the product problem to its posterior, in nats."""
+    rng, X, y = np.random.default_rng(seed), problem.survey.X, problem.survey.Y[:, 0]
+    factors = [np.linalg.cholesky(p.kernel(X, X) + 1e-10 * np.eye(len(X))) * p.std[0] for p in problem.latents]
+
+    def likelihood(z):
+        a, b = (p.mean[0] + z[:, k] @ L.T for k, (p, L) in enumerate(zip(problem.latents, factors, strict=True)))
+        return np.sum(-0.5 * ((y - a * b) / 0.3) ** 2 - np.log(0.3 * np.sqrt(2.0 * np.pi)), axis=1)
+
+    z = rng.standard_normal((particles, 2, len(X)))
+    own, power, total, step = likelihood(z), 0.0, 0.0, 0.5
+    while power < 1.0:
+        low, high = 0.0, 1.0 - power
+        for _ in range(40):  # the increment that keeps half of the particles effective
+            middle = 0.5 * (low + high)
+            w = np.exp(middle * (own - own.max()))
+            low, high = (middle, high) if w.sum() ** 2 / (w**2).sum() > 0.5 * particles else (low, middle)
+        increment = 1.0 - power if high >= 1.0 - power - 1e-12 else low
+        log_w = increment * own
+        total += np.log(np.mean(np.exp(log_w - log_w.max()))) + log_w.max()
+        power += increment
+        w = np.exp(log_w - log_w.max())
+        chosen = rng.choice(particles, particles, p=w / w.sum())
+        z, own = z[chosen], own[chosen]
+        for _ in range(moves):
+            proposed = np.sqrt(1.0 - step**2) * z + step * rng.standard_normal(z.shape)
+            new = likelihood(proposed)
+            accepted = np.log(rng.random(particles)) < power * (new - own)
+            z, own = np.where(accepted[:, None, None], proposed, z), np.where(accepted, new, own)
+            step = min(max(step * (1.1 if accepted.mean() > 0.25 else 0.9), 0.02), 0.99)
+    return total
+
+
+@pytest.mark.slow
+def test_that_the_evidence_of_a_curved_posterior_is_that_of_sequential_monte_carlo():
+    problem = product_problem()
+    posterior = invgp.invert(problem)
+    independent = [tempered_evidence(problem, seed) for seed in range(6)]
+    error = np.hypot(np.std(independent) / np.sqrt(6), posterior.attrs["invgp_log_evidence_error"])
+    difference = posterior.attrs["invgp_log_evidence"] - np.mean(independent)
+    assert np.std(independent) < 0.3
+    assert abs(difference) < max(3.0 * error, 0.1)

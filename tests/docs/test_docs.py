@@ -43,6 +43,7 @@ RUN_ELSEWHERE = {
     "joint": "docs/test_joint_page.py",
     "maps": "maps/test_maps_page.py",
     "models": "here",
+    "next_borehole": "docs/test_next_borehole_page.py",
     "python": "here",
     "report": "here: its command is one of start.md",
     "simulators": "here and in adapters/persistent/test_guide.py",

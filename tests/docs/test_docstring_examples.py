@@ -32,9 +32,12 @@ MODULES = [
 
 
 WITH_POSTERIOR = [
+    "invgp.accessor",
     "invgp.api.answers",
+    "invgp.api.measurements",
     "invgp.api.posterior_files",
     "invgp.api.presentation",
+    "invgp.api.prior_data",
     "invgp.api.validation",
     "invgp.config.define_problem",
     "invgp.errors",

@@ -1,0 +1,262 @@
+"""Which data constrain which field where, and which data pull hardest.
+
+Posterior covariances give what the posterior would be without a datum y, exactly in the linear Gaussian case. With its
+prediction g and noise variance s2, the leverage h = var(g) / s2 is the share of the prediction that the datum itself
+determines, and without it the mean of a field f would move by -cov(f, g) (y - mean(g)) / (s2 (1 - h)). What whole
+sources contribute is found by posteriors without them, on the emulator or the runs in the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from invgp.problem import Floats, Problem
+
+LARGEST_LEVERAGE = 0.98  # of a datum, in the shift that its removal would cause
+PLACES = 200  # at most, at which the shift of a field is computed
+
+
+class DataGroup(NamedTuple):
+    """A source or an observation.
+
+    Attributes
+    ----------
+    name : str
+    mask : array of bool, shape (N, P)
+        Its data.
+    """
+
+    name: str
+    mask: NDArray[np.bool_]
+
+
+class DatumInfluence(NamedTuple):
+    """Influence of each datum.
+
+    Attributes
+    ----------
+    leverage : array, shape (N, P)
+        Share of its own prediction that the datum determines, between 0 and 1; NaN if missing.
+    pull : array, shape (N, P)
+        Largest shift of a process at a place that the datum causes, in standard deviations of the process.
+    place, process : array of int, shape (N, P)
+        Where, and of which process, this shift is.
+    information : array, shape (N,)
+        Information that only the data of the site give, in nats.
+    """
+
+    leverage: Floats
+    pull: Floats
+    place: NDArray[np.intp]
+    process: NDArray[np.intp]
+    information: Floats
+
+
+def data_groups(problem: Problem) -> list[DataGroup]:
+    """Return the sources of a problem, or its observations if it has one source; those with data."""
+    observed = np.isfinite(problem.survey.Y)
+    groups = []
+    if len(problem.parts) > 1:
+        for part in problem.parts:
+            if len(part.sites):
+                mask = np.zeros_like(observed)
+                mask[np.ix_(part.sites, part.columns)] = True
+                groups.append(DataGroup(part.name, mask & observed))
+    elif len(problem.survey.observations) > 1:
+        for name, columns in problem.observation_slices.items():
+            mask = np.zeros_like(observed)
+            mask[:, columns] = True
+            groups.append(DataGroup(name, mask & observed))
+    return [group for group in groups if group.mask.any() and (observed & ~group.mask).any()]
+
+
+def datum_influence(f: Floats, g: Floats, y: Floats, noise: Floats, covariance: Floats | None = None) -> DatumInfluence:
+    """Compute the influence of each datum from draws.
+
+    Parameters
+    ----------
+    f : array, shape (R, B, Q)
+        Draws of the processes at places.
+    g : array, shape (R, N, P)
+        Predicted outputs for the same draws.
+    y : array, shape (N, P)
+        Data; NaN where missing.
+    noise : array, shape (N, P, P)
+        Covariance of their noise at each site.
+    covariance : array, shape (N, P, P), optional
+        Posterior covariance of the outputs of each site; by default that of the draws.
+    """
+    R, N, P = g.shape
+    kept = np.unique(np.linspace(0, f.shape[1] - 1, min(PLACES, f.shape[1])).round().astype(np.intp))
+    z = f[:, kept] - f[:, kept].mean(axis=0)
+    spread = z.std(axis=0)
+    z = (z / np.where(spread > 0.0, spread, np.inf)).reshape(R, -1)
+    mean = g.mean(axis=0)
+    leverage, pull = np.full((N, P), np.nan), np.full((N, P), np.nan)
+    place, process = np.zeros((N, P), dtype=np.intp), np.zeros((N, P), dtype=np.intp)
+    information = np.zeros(N)
+    for n in range(N):
+        own = np.flatnonzero(np.isfinite(y[n]))
+        if not len(own):
+            continue
+        S = noise[n][np.ix_(own, own)]
+        centred = g[:, n, own] - mean[n, own]
+        C = centred.T @ centred / R if covariance is None else covariance[n][np.ix_(own, own)]
+        h = np.minimum(np.diagonal(C) / np.diagonal(S), LARGEST_LEVERAGE)
+        shift = (z.T @ centred / R) * ((y[n, own] - mean[n, own]) / (np.diagonal(S) * (1.0 - h)))
+        largest = np.argmax(np.abs(shift), axis=0)
+        leverage[n, own] = h
+        pull[n, own] = shift[largest, np.arange(len(own))]
+        place[n, own], process[n, own] = kept[largest // f.shape[2]], largest % f.shape[2]
+        root = np.linalg.inv(np.linalg.cholesky(S))
+        shares = np.linalg.eigvalsh(root @ C @ root.T)
+        information[n] = -0.5 * float(np.sum(np.log1p(-np.clip(shares, 0.0, LARGEST_LEVERAGE))))
+    return DatumInfluence(leverage, pull, place, process, information)
+
+
+def group_reductions(
+    groups: Sequence[DataGroup], std: dict[str, Floats], std_without: Callable[[DataGroup], dict[str, Floats]]
+) -> dict[str, Floats]:
+    """Return how much each group reduces the standard deviation of each latent: 1 - std / std without the group.
+
+    Parameters
+    ----------
+    groups : sequence of DataGroup
+    std : dict of str to array
+        Posterior standard deviation of each latent.
+    std_without : callable
+        Standard deviations without a group.
+
+    Returns
+    -------
+    dict of str to array, shape (groups, ...)
+    """
+    found: dict[str, list[Floats]] = {name: [] for name in std}
+    for group in groups:
+        for name, wider in std_without(group).items():
+            found[name].append(1.0 - std[name] / np.maximum(wider, std[name]))
+    return {name: np.stack(parts) for name, parts in found.items() if parts}
+
+
+def influence_dataset(
+    posterior: xr.Dataset,
+    problem: Problem,
+    points: xr.Dataset,
+    found: DatumInfluence,
+    groups: Sequence[DataGroup],
+    reductions: dict[str, Floats],
+) -> xr.Dataset:
+    """Return the influence of data as a dataset.
+
+    Parameters
+    ----------
+    posterior : Dataset
+    problem : Problem
+    points : Dataset
+        The posterior after `as_points`, whose places those of `found` are.
+    found : DatumInfluence
+    groups : sequence of DataGroup
+    reductions : dict of str to array
+        From `group_reductions`.
+    """
+    variables: dict[str, xr.DataArray] = {}
+    one = {"units": "1"}
+    for observation in problem.survey.observations:
+        columns, name = problem.observation_slices[observation.name], observation.name
+        if f"{name}_observed" not in posterior:
+            continue
+        like = posterior[f"{name}_observed"].transpose("site", ...)
+        text = observation.long_name or name
+        for suffix, values, about in (
+            ("leverage", found.leverage, "share of its prediction that the datum itself determines"),
+            ("pull", np.abs(found.pull), "largest shift of a field by the datum, in posterior standard deviations"),
+        ):
+            variables[f"{name}_{suffix}"] = xr.DataArray(
+                values[:, columns].reshape(like.shape), dims=like.dims, attrs={"long_name": f"{text}: {about}", **one}
+            )
+    variables["site_information"] = xr.DataArray(
+        found.information,
+        dims=("site",),
+        attrs={"long_name": "information that only the data of the site give, in nats", **one},
+    )
+    latents = [name for name in str(posterior.attrs["invgp_latents"]).split() if name in reductions]
+    for name in latents:
+        like = points[name].transpose("site", ..., missing_dims="ignore")
+        dims = tuple("node" if d == "site" and "node" in posterior.dims else d for d in like.dims)
+        variables[f"{name}_reduction"] = xr.DataArray(
+            reductions[name].reshape(len(groups), *like.shape),
+            dims=("data", *dims),
+            attrs={
+                "long_name": f"reduction of the standard deviation of {like.attrs.get('long_name', name)} by the data",
+                **one,
+            },
+        )
+    kept = [f"{o.name}_observed" for o in problem.survey.observations if f"{o.name}_observed" in posterior]
+    base = posterior[[*kept, *latents]]
+    dataset = base.drop_vars(list(base.data_vars)).assign(variables)
+    if latents:
+        labels = np.asarray([group.name for group in groups])
+        dataset = dataset.assign_coords(data_label=("data", labels, {"long_name": "source or observation"}))
+    coordinates = posterior.attrs.get("invgp_site_coordinates", posterior.attrs["invgp_coordinates"])
+    dataset.attrs = {
+        "title": "Influence of the data",
+        "invgp_answer": "influence",
+        "invgp_coordinates": coordinates,
+        "invgp_latents": posterior.attrs["invgp_latents"],
+        "invgp_observations": " ".join(name.removesuffix("_observed") for name in kept),
+        "invgp_runs": 0,
+    }
+    return dataset
+
+
+def hardest_pulls(problem: Problem, points: xr.Dataset, found: DatumInfluence, count: int) -> list[dict[str, object]]:
+    """Return the data that pull hardest: what they are, and the field and place that they move most."""
+    names = [
+        (latent.name, "" if latent.labels is None else str(latent.labels[k]))
+        for latent in problem.latents
+        for k in range(latent.size)
+    ]
+    columns = [
+        (o.name, "" if o.labels is None else str(o.labels[k]))
+        for o in problem.survey.observations
+        for k in range(o.values.shape[1])
+    ]
+    size = np.nan_to_num(np.abs(found.pull)).ravel()
+    coordinates = str(points.attrs["invgp_coordinates"]).split()
+    rows: list[dict[str, object]] = []
+    for i in np.argsort(-size, kind="stable")[:count]:
+        n, p = divmod(int(i), found.pull.shape[1])
+        if not size[i] > 0.0:
+            break
+        latent, place = names[int(found.process[n, p])], int(found.place[n, p])
+        rows.append(
+            {
+                "observation": columns[p][0],
+                "label": columns[p][1],
+                "site": n + 1,
+                "leverage": float(found.leverage[n, p]),
+                "pull": float(found.pull[n, p]),
+                "latent": latent[0],
+                "latent_label": latent[1],
+                "place": {c: float(points[c].values[place]) for c in coordinates},
+            }
+        )
+    return rows
+
+
+def group_rows(found: xr.Dataset) -> list[dict[str, object]]:
+    """Return how much each source or observation reduces the standard deviation of each latent."""
+    rows: list[dict[str, object]] = []
+    for name in str(found.attrs["invgp_latents"]).split():
+        if f"{name}_reduction" in found:
+            for k, data in enumerate(found["data_label"].values.tolist()):
+                values = found[f"{name}_reduction"].values[k]
+                rows.append(
+                    {"data": data, "latent": name, "mean": float(values.mean()), "largest": float(values.max())}
+                )
+    return rows

@@ -1,0 +1,99 @@
+"""Field models on the runs in their ledger: posteriors and predictions without new runs."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from invgp.core.backend import select_backend, to_numpy
+from invgp.errors import ArgumentError
+from invgp.execution.simulator import Simulator
+from invgp.inference.field import prepare_field
+from invgp.inference.field_draws import LONG, draw_variables
+from invgp.inference.field_solution import refine
+from invgp.inference.field_state import FieldOptions, FieldSearchState
+from invgp.inference.invert import invert, open_recorders
+from invgp.inference.known_runs import search_known_runs
+from invgp.inference.runner import Runner
+from invgp.posterior.attributes import has_converged
+from invgp.problem import Floats, Problem
+
+GAUSSIAN_DRAWS = 4000
+MOST_DRAWS = 2000
+
+
+class FieldDrawsAndData(NamedTuple):
+    """Draws of a field model with the outputs that its regression predicts for them.
+
+    Attributes
+    ----------
+    latents : array, shape (R, G, Q)
+        Processes at the nodes.
+    outputs : array, shape (R, N, P)
+        In the units of the observations.
+    """
+
+    latents: Floats
+    outputs: Floats
+
+
+def check_ledger(ledger: Path | None) -> Path:
+    """Return the ledger of a field model.
+
+    Raises
+    ------
+    ArgumentError
+        There is none: the runs of a field model are not in its posterior file.
+    """
+    if ledger is None or not ledger.is_file():
+        where = "" if ledger is None else f", {str(ledger)!r}"
+        raise ArgumentError(
+            f"posterior: must be a file beside the ledger of its runs{where}, since it is a field model; repeat the "
+            "inversion with ledger = true in [output]"
+        )
+    return ledger
+
+
+def invert_known_runs(problem: Problem, ledger: Path, seed: int) -> xr.Dataset:
+    """Compute the posterior of a field model from the runs in a ledger."""
+    return invert(problem, ledger=ledger, new_runs=False, seed=seed, workers=1)
+
+
+def revise_field(problem: Problem, ledger: Path, seed: int) -> xr.Dataset:
+    """Compute the posterior of a revised field model from the runs in a ledger; see `invgp.revise`."""
+    found = invert_known_runs(problem, ledger, seed)
+    reliable = has_converged(found)
+    return found.assign_attrs(
+        invgp_revision_method="regression on the runs in the ledger",
+        invgp_revision_k_hat=math.nan,
+        invgp_revision_doubtful_sites=0 if reliable else problem.survey.size,
+        invgp_revision_runs_needed=0 if reliable else FieldOptions().next_batch(int(found.attrs["invgp_runs"])),
+    )
+
+
+def draw_data(problem: Problem, ledger: Path, seed: int) -> FieldDrawsAndData:
+    """Draw from the posterior of a field model on the runs in its ledger, with the outputs of each draw."""
+    backend = select_backend("cpu")
+    with open_recorders(problem, ledger) as recorders:
+        first, *others = [part.name for part in problem.parts if not part.direct]
+        sources = {name: recorders[name] for name in others if name in recorders}
+        simulator = Simulator(problem, Path(), budget=0, recorder=recorders.get(first), source_recorders=sources)
+        runner = Runner(simulator)
+        search, state = prepare_field(problem, backend, runner, seed)
+        state = search_known_runs(search, runner, state)
+    if not isinstance(state, FieldSearchState):
+        raise TypeError("the problem is no field model")
+    rng, model = np.random.default_rng(seed), state.model
+    if search.samples_exactly and not model.is_gaussian(state.inference):
+        w = draw_variables(model, state.inference, rng, LONG).w
+        w = w.reshape(-1, w.shape[-1])
+        w = w[:: -(-len(w) // MOST_DRAWS)]
+    else:
+        normals = backend.asarray(rng.standard_normal((GAUSSIAN_DRAWS, model.variables)))
+        w = to_numpy(refine(search, state).samples(normals))
+    count = None if problem.grid is None else problem.grid.size  # without the sites of site models
+    return FieldDrawsAndData(model.field.latents(w)[:, :count], model.predict(state.inference, w, state.outputs))
