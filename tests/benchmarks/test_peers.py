@@ -4,6 +4,7 @@ import math
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 HERE = Path(__file__).parent
@@ -85,3 +86,28 @@ def test_that_a_trial_does_not_replace_the_record(benchmark, capsys):
     with pytest.raises(SystemExit, match="2"):
         benchmark("peers").main(["--small", "--record"])
     assert "--record with --small needs a FILE" in capsys.readouterr().err
+
+
+def test_that_errors_are_measured_against_the_exact_posterior(benchmark, tmp_path, monkeypatch):
+    curves = benchmark("peers_curves")
+    monkeypatch.setattr(curves, "default_cache", lambda: tmp_path)
+    trial = curves.site_trial(curves.ONE_SITE)
+    exact = trial.exact
+    assert max(curves.measure(trial, exact.mean(axis=0), exact.std(axis=0), exact).values()) == 0.0
+    shifted = exact.mean(axis=0) + 0.3 * exact.std(axis=0)
+    found = curves.measure(trial, shifted, 2.0 * exact.std(axis=0), exact[:, :, ::-1])
+    assert found["mean"] == pytest.approx(0.3)
+    assert found["spread"] == pytest.approx(np.log(2.0))
+    np.testing.assert_allclose(
+        curves.taper(np.array([0.0, 1.0, 2.0, 3.0]), 1.0), [1.0, 5.0 / 24.0, 0.0, 0.0], atol=1e-12
+    )
+
+
+def test_that_a_method_of_another_package_runs_the_simulator_of_the_comparison(benchmark, tmp_path, monkeypatch):
+    curves = benchmark("peers_curves")
+    monkeypatch.setattr(curves, "default_cache", lambda: tmp_path)
+    monkeypatch.setattr(curves.environments, "environment", lambda *_: sys.executable)  # it has this package
+    rows, version = curves.run_peer(curves.site_trial(curves.ONE_SITE), "ES-MDA")
+    assert [row["runs"] for row in rows] == [48, 100, 200, 400, 800, 1600, 3200]
+    assert rows[-1]["mean"] < 0.3
+    assert version
