@@ -37,6 +37,7 @@ FEWEST_SITES = 20  # with fewer sites, folds consist of runs instead of sites
 SMALL = 0.1  # error in noise standard deviations below which only polynomials are fitted
 NEGLIGIBLE = 0.01  # error in noise standard deviations below which no larger polynomial is fitted, unless stated
 LARGEST_SAMPLED = 10.0  # the same limit for emulators that are sampled
+ROUNDING = 1e-6  # loss in noise standard deviations below which the errors of candidates are rounding
 HOPELESS = 1.0  # noise standard deviations: larger errors count as this value, since the emulator is not used there
 
 
@@ -264,7 +265,8 @@ class _EmulatorSelection:
 
 
 def _lowest_loss(fits: Iterable[_CandidateFit | None]) -> _CandidateFit | None:
-    return min((fit for fit in fits if fit), key=lambda fit: fit.loss, default=None)
+    """Return the fit with the smallest loss; of those that differ by rounding only, the one to the most stages."""
+    return min((fit for fit in fits if fit), key=lambda fit: (max(fit.loss, ROUNDING), fit.stage), default=None)
 
 
 def _root_mean_square(errors: Floats) -> float:

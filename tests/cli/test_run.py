@@ -92,6 +92,7 @@ def test_that_every_variable_of_a_posterior_is_a_name_that_the_config_guards(fin
     elsewhere |= {"shape_error", "draw", "depth_std_factor_sample", "time_noise_factor_sample"}
     elsewhere |= {"whitened_mean", "whitened_factor", "depth_exceedance", "depth_threshold"}
     elsewhere |= {"node", "depth_few_runs_std", "whitened_root", "whitened", "other_whitened"}  # of field models
+    elsewhere |= {"mesh", "mesh_x", "mesh_y", "mesh_z", "mesh_vertex", "mesh_cells", "mesh_corner", "mesh_cell_type"}
     elsewhere |= {"source", "bounds"}  # of joint inversions
     elsewhere |= {"depth_process", "depth_map_mean", "depth_map_scale", "process_mixing"}  # of maps and correlations
     elsewhere |= {"emulator_run", "output_number"}  # dimensions without coordinates
