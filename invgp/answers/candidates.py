@@ -216,12 +216,13 @@ def simulate_data(
     for source in dict.fromkeys(c.source for c in candidates.candidates if c.kind != DIRECT):
         if emulated is None or covariance is None:
             raise ValueError("there is no emulator")
-        own = np.asarray([i for i, c in enumerate(candidates.candidates) if c.kind != DIRECT and c.source == source])
+        numbers = [i for i, c in enumerate(candidates.candidates) if c.kind != DIRECT and c.source == source]
+        own = np.asarray(numbers, dtype=np.intp)
         part = next(part for part in emulated.problem.parts if part.name == source)
-        sites = np.asarray([candidates.candidates[i].site for i in own])
+        sites = np.asarray([candidates.candidates[i].site for i in numbers], dtype=np.intp)
         columns = {name: values[own] for name, values in candidates.covariates.items()}
         outputs, covered[own] = _predict(emulated, part, f[:, own], sites, candidates.X[own], columns)
-        for k, i in enumerate(own):
+        for k, i in enumerate(numbers):
             candidate, noise = candidates.candidates[i], covariance[np.ix_([sites[k]], part.columns, part.columns)][0]
             factor, kept = candidate.noise_factor**2, np.arange(len(part.columns))
             if candidate.kind == BETTER:  # data that together with the present ones have the better noise
