@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import starmap
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -171,7 +172,8 @@ class CallableModel:
             result, jacobian = result
             parts = [self._join_jacobian(jacobian, rows)]
         named = self._name_outputs(result)
-        return np.concatenate([*(self._reshape(q, named[q.name], rows) for q in self.outputs), *parts], axis=1)
+        columns = starmap(self._reshape, [(q, named[q.name], rows) for q in self.outputs])
+        return np.concatenate([*columns, *parts], axis=1)
 
     def _join_jacobian(self, jacobian: Any, rows: int) -> Floats:
         """Return the Jacobians as columns (B, P I)."""

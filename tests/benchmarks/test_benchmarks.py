@@ -113,7 +113,7 @@ def test_that_two_workers_are_measured_against_one(benchmark, capsys):
 
 
 def test_that_the_startup_time_is_compared_with_numpy(benchmark):
-    found = benchmark("startup").measured(times=1)
+    found = benchmark("startup").measure_commands(times=1)
     assert all(0 < seconds < math.inf for seconds in found.values())
 
 
