@@ -6,6 +6,7 @@ import difflib
 import hashlib
 from collections.abc import Iterable
 from itertools import islice
+from operator import attrgetter
 
 import numpy as np
 
@@ -50,7 +51,7 @@ def _check_file_names(setting: str, quantity: Quantity) -> None:
 
 def size_of(quantities: Iterable[Quantity]) -> int:
     """Return the number of columns of `quantities`."""
-    return sum(q.size for q in quantities)
+    return sum(map(attrgetter("size"), quantities))
 
 
 def columns_of(quantities: Iterable[Quantity]) -> list[tuple[str, Label]]:
