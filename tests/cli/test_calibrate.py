@@ -82,7 +82,7 @@ def test_that_check_finds_a_posterior_wanting(tmp_path: Path) -> None:
     """The data do not show on which side of 500 m the depth is; a Gaussian is on one side."""
     write_files(tmp_path, CONFIG.replace("samples = 16", "samples = 16\nposterior = 'full gaussian'"))
     (tmp_path / "model.py").write_text("def time(depth):\n    return abs(depth - 500.0) / 100.0\n")
-    result = run_in_process(*COMMAND, "--surveys", "8", "--check", cwd=tmp_path)
+    result = run_in_process(*COMMAND, "--surveys", "24", "--check", cwd=tmp_path)
     assert result.returncode == 5, result.stderr
     assert "▼" in result.stdout
 
