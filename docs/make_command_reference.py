@@ -31,7 +31,7 @@ def commands(group: click.Group, context: click.Context) -> Iterator[tuple[click
             yield from commands(command, own)
 
 
-def told(command: click.Command, context: click.Context) -> list[str]:
+def describe(command: click.Command, context: click.Context) -> list[str]:
     """The section of one command."""
     parts = [f"## {context.command_path}\n", cleandoc(command.help or "") + "\n"]
     parts.append(f"```text\n{' '.join([context.command_path, *command.collect_usage_pieces(context)])}\n```\n")
@@ -60,7 +60,9 @@ def row(option: click.Option, context: click.Context) -> str:
 def page() -> str:
     """The whole page."""
     context = click.Context(app, info_name="invgp")
-    return "\n".join([INTRODUCTION, *(part for command, own in commands(app, context) for part in told(command, own))])
+    return "\n".join(
+        [INTRODUCTION, *(part for command, own in commands(app, context) for part in describe(command, own))]
+    )
 
 
 if __name__ == "__main__":

@@ -138,11 +138,11 @@ def section(title: str, status: str, where: str, found: Finding | None, missing:
     lines = [f"### {title}", f"{where}**{status[:1].upper()}{status[1:]}.**"]
     if found is None:
         return [*lines, *([missing] if missing else []), ""]
-    said = [f"Data used instead of those of the paper: {found.instead}"] if found.instead else []
-    said += [found.remark] if found.remark else []
-    said += [f"Not run yet: {found.still_open}."] if found.still_open else []
-    told = f"Command: `{found.command}`" + (f" ([case study]({found.page}))." if found.page else ".")
-    lines += [*said, told, "", *table(found.rows)]
+    printed = [f"Data used instead of those of the paper: {found.instead}"] if found.instead else []
+    printed += [found.remark] if found.remark else []
+    printed += [f"Not run yet: {found.still_open}."] if found.still_open else []
+    reported = f"Command: `{found.command}`" + (f" ([case study]({found.page}))." if found.page else ".")
+    lines += [*printed, reported, "", *table(found.rows)]
     if found.figure:
         lines += [f"![{found.caption or title}](figures/{found.figure})", ""]
     return lines

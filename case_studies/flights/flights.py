@@ -74,7 +74,7 @@ LOSS = {
     },
 }
 LOSS_CAPTION = "Errors on the test set and negative bound on the training set after each pass, means over the sets"
-MIRRORED = 0.8  # smallest rank correlation for which errors are said to follow the bound
+MIRRORED = 0.8  # smallest rank correlation for which errors are reported to follow the bound
 CAPTION = "Test errors after each pass, compared with other methods, and the negative bound"
 
 
@@ -237,8 +237,8 @@ def keep(which: str, found: list[dict[str, object]], curves: Sequence[Curve], un
     common = {"command": f"bash case_studies/flights/run.sh {asked}", "page": "flights.md"}
     figure = {"figure": f"flights_{which}.png", "caption": CAPTION}
     if found:
-        said = {"remark": BESIDE + (OVER_SETS if len(curves) > 1 else OVER_PARTS), "still_open": still_open(found)}
-        record(HERE, {**WHAT[which], **said, **common, **figure, "rows": found})
+        printed = {"remark": BESIDE + (OVER_SETS if len(curves) > 1 else OVER_PARTS), "still_open": still_open(found)}
+        record(HERE, {**WHAT[which], **printed, **common, **figure, "rows": found})
     if len(curves) > 1 and len(curves[0].loss) > FEWEST_PASSES:
         curve, name = Curve.mean(curves), f"flights_loss_{which}.png"
         draw(FIGURES / name, curve, {OURS: (curve.rmse[-1], curve.nlpd[-1])}, unit)

@@ -58,12 +58,12 @@ def main() -> None:
 def result_rows(column: str, inside: float, error: float, spread: float, prior: float) -> list[dict[str, object]]:
     """Return the rows of results.json for one field: percentage inside, and errors relative to the prior spread."""
     setting = column.removesuffix("_kg_m3").removesuffix("_m").replace("half_width_", "half-width, ")
-    told = {
+    reported = {
         "truths inside 95%, %": inside,
         "error over prior spread": error / prior,
         "spread over prior spread": spread / prior,
     }
-    return [{"measure": measure, "setting": setting, "ours": value} for measure, value in told.items()]
+    return [{"measure": measure, "setting": setting, "ours": value} for measure, value in reported.items()]
 
 
 def entry(rows: list[dict[str, object]]) -> dict[str, object]:

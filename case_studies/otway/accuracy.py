@@ -168,8 +168,8 @@ def bars(problem: Problem, found: Mapping[str, Outcome], *, real: bool) -> list[
             ("distance of the ratio of spreads from 1", abs(ratio - 1.0), MOST_OFF),
             (RUNS, runs_a_site(problem, found[way]), most_runs),
         ):
-            told = {"measure": measure, "setting": way, "ours": ours}
-            listed.append(told | {"reference": most, "source": "required", "better": "lower"})
+            reported = {"measure": measure, "setting": way, "ours": ours}
+            listed.append(reported | {"reference": most, "source": "required", "better": "lower"})
     return listed
 
 
@@ -195,16 +195,16 @@ def entry(problem: Problem, found: Mapping[str, Outcome], *, real: bool) -> dict
     """Return the entry for results.json."""
     paper, ours, learnt = (found[way] for way in (PAPER, OURS, LEARNT))
     beside = {"reference": PUBLISHED_ELBO, "source": "paper", "better": "higher"} if real else {}
-    told: list[dict[str, object]] = [
+    reported: list[dict[str, object]] = [
         {"measure": "ELBO", "setting": way, "ours": elbo(one.posterior), **beside}
         for way, one in ((PAPER, paper), (OURS, ours), (LEARNT, learnt))
     ]
-    told += bars(problem, found, real=real)
+    reported += bars(problem, found, real=real)
     for way, one in {PAPER: paper, OURS: ours}.items() if real else {PAPER: paper}.items():
         error, ratio = distance(one.comparison)
-        told.append({"measure": ERROR, "setting": way, "ours": error})
-        told.append({"measure": "spread over that of the chains", "setting": way, "ours": ratio})
-        told.append({"measure": RUNS, "setting": way, "ours": runs_a_site(problem, one)})
+        reported.append({"measure": ERROR, "setting": way, "ours": error})
+        reported.append({"measure": "spread over that of the chains", "setting": way, "ours": ratio})
+        reported.append({"measure": RUNS, "setting": way, "ours": runs_a_site(problem, one)})
     command = "bash case_studies/otway/run.sh --compare"
     if real:
         return {
@@ -217,7 +217,7 @@ def entry(problem: Problem, found: Mapping[str, Outcome], *, real: bool) -> dict
             f"posterior of the same family in invgp has {distance(paper.comparison)[1]:.2f} of the spread of our "
             "chains. The likelihood of the paper adds the time in a layer to the observed time above it. Here, as in "
             "the authors' code, it is added to the modelled time.",
-            "rows": told,
+            "rows": reported,
         }
     return {
         "experiment": "otway_synthetic",
@@ -226,7 +226,7 @@ def entry(problem: Problem, found: Mapping[str, Outcome], *, real: bool) -> dict
         "page": "otway.md",
         "figure": "otway_side_by_side.png",
         "caption": "Posterior of the paper and draws of the exact posterior, beside converged chains and the truth",
-        "rows": told,
+        "rows": reported,
     }
 
 

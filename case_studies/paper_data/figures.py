@@ -36,7 +36,7 @@ REMARKS = {
 Key = tuple[str, float]  # family and sparsity
 
 
-def found(dataset: str, folder: Path) -> dict[Key, list[Measured]]:
+def read_results(dataset: str, folder: Path) -> dict[Key, list[Measured]]:
     """Read all results of a dataset, by family and sparsity."""
     by_key: dict[Key, list[Measured]] = defaultdict(list)
     for path in sorted(folder.glob(f"{dataset}_*.json")):
@@ -107,8 +107,8 @@ def still_open(by_key: dict[Key, list[Measured]]) -> str:
     open_ = {
         family: [f"{sparsity:g}" for sparsity in SPARSITY if (family, sparsity) not in by_key] for family in FAMILIES
     }
-    told = [f"{family} with M / N = {', '.join(factors)}" for family, factors in open_.items() if factors]
-    return "; ".join(told)
+    reported = [f"{family} with M / N = {', '.join(factors)}" for family, factors in open_.items() if factors]
+    return "; ".join(reported)
 
 
 def entry(dataset: str, by_key: dict[Key, list[Measured]]) -> dict[str, object]:
@@ -133,7 +133,7 @@ def main() -> None:
     arguments = asked.parse_args()
     folder = ROOT / "docs" / "figures" if arguments.record else arguments.output
     for dataset in arguments.datasets:
-        by_key = found(dataset, arguments.output)
+        by_key = read_results(dataset, arguments.output)
         if arguments.record:
             by_key = complete(by_key)
         if not by_key:

@@ -215,7 +215,7 @@ def keep(one: Measured, folder: Path) -> None:
     )
 
 
-def found(folder: Path) -> Iterator[Measured]:
+def read_results(folder: Path) -> Iterator[Measured]:
     """Read all results."""
     for path in sorted(folder.glob("mnist_*.json")):
         told_of = json.loads(path.read_text(encoding="utf-8"))
@@ -231,7 +231,7 @@ def main() -> None:
     chosen = parser.parse_args()
     study = SMALL if chosen.small else WHOLE
     folder = chosen.output or HERE / "results" / study.name
-    kept = {(one.setting, one.settings) for one in found(folder)}
+    kept = {(one.setting, one.settings) for one in read_results(folder)}
     for setting in study.settings:
         if (setting, repr(method(setting, study))) not in kept:
             keep(measure_model(setting, study), folder)

@@ -178,13 +178,13 @@ def main() -> None:
         return
     draw(by_setting, (FIGURES if chosen.record else folder) / FIGURE)
     for setting, one in by_setting.items():
-        told = f"error rate {one.wrong.mean():.4f}  NLP {one.surprise.mean():.4f}  bound {-one.loss:.4f} a digit"
-        print(f"{setting.name:43} {told}  {one.seconds:.0f} CPU s")
+        reported = f"error rate {one.wrong.mean():.4f}  NLP {one.surprise.mean():.4f}  bound {-one.loss:.4f} a digit"
+        print(f"{setting.name:43} {reported}  {one.seconds:.0f} CPU s")
     if chosen.record:
         for experiment, compared in pairs().items():
-            told = entry(experiment, by_setting, compared)
-            if told["rows"]:
-                record(HERE, told)
+            reported = entry(experiment, by_setting, compared)
+            if reported["rows"]:
+                record(HERE, reported)
 
 
 if __name__ == "__main__":

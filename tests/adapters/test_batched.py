@@ -45,7 +45,7 @@ def starts(folder: Path) -> int:
     return len((folder / "simulator.starts").read_text().splitlines())
 
 
-def left(folder: Path) -> list[str]:
+def remaining_files(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "runs").iterdir())
 
 
@@ -59,7 +59,7 @@ def test_that_a_task_starts_the_program_once(program: MakeProgram, tmp_path: Pat
     got = run(batched, tmp_path, np.arange(10.0, 35.0))
     np.testing.assert_array_equal(got.outputs[:, 1], np.arange(10.0, 35.0) ** 2)
     assert starts(tmp_path) == 3
-    assert left(tmp_path) == []
+    assert remaining_files(tmp_path) == []
     assert (batched.name, batched.rows_per_task) == ("simulator", 10)
 
 
@@ -84,7 +84,7 @@ def test_that_one_bad_row_does_not_cost_the_others(
     assert got.status == (OK, status, OK)
     assert got.messages[1] == f"run r1: {cause}; directory: {tmp_path / 'runs' / 'r1'}"
     np.testing.assert_array_equal(got.outputs, [[1, 1], [np.nan] * 2, [3, 9]])
-    assert left(tmp_path) == ["r1"]
+    assert remaining_files(tmp_path) == ["r1"]
     assert starts(tmp_path) == 4
     assert "simulator failed for a batch of 3, whose rows now run singly" in caplog.text
 
@@ -95,7 +95,7 @@ def test_that_a_program_can_give_up_a_row(row: str, program: MakeProgram, tmp_pa
     assert got.status == (OK, Status.NAN, OK)
     assert got.messages[1].startswith("run r1: output time[")
     assert starts(tmp_path) == 1
-    assert left(tmp_path) == []
+    assert remaining_files(tmp_path) == []
 
 
 @pytest.mark.slow

@@ -71,12 +71,12 @@ def test_that_no_file_does_worse_than_an_error(name: str, content: bytes) -> Non
     try:
         numbers = read(READERS[name], content)
     except (ValueError, OSError) as error:
-        numbers, said = np.zeros(2), str(error)
+        numbers, printed = np.zeros(2), str(error)
     else:
-        said = ""
+        printed = ""
     assert numbers.shape == (2,)
     assert numbers.dtype == np.float64
-    assert len(said) < 2000
+    assert len(printed) < 2000
 
 
 def test_that_empty_lines_without_end_are_refused_before_they_are_read() -> None:

@@ -92,7 +92,7 @@ FILES = {
     "heads.ins": "pif @\n@HEADS@\nl1 @well@ w w !head1!\nl1 [head_2]9:32\n",
     "flow.ins": "pif %\nl1 %flow:% !flow! !spare!\n",
     "settings.txt": "100.0\n",
-    # The heads are what the model was told: conductivities as it reads them; the flow is made of all the others.
+    # The heads are the conductivities as the model reads them; the flow depends on all the others.
     "model.py": """\
 from pathlib import Path
 k = dict(line.split() for line in Path("model/k.txt").read_text().splitlines())

@@ -46,7 +46,7 @@ def environment(folder: Path) -> Path:
 
 
 class Side:
-    """A process that evaluates another package's bound when told to."""
+    """A process that evaluates the bound of another package on request."""
 
     def __init__(self, process: subprocess.Popen[str], printed: Path) -> None:
         self.process, self.printed = process, printed

@@ -43,5 +43,5 @@ def environment(folder: Path, steps: Sequence[Sequence[str]], modules: Sequence[
 
 def process_error(what: str, code: int | None, printed: Path) -> SystemExit:
     """To be raised where a process in such an environment ended early: with the end of what it printed."""
-    said = printed.read_text(encoding="utf-8", errors="replace")[-2000:]
-    return SystemExit(f"{what} ended with exit code {code}; it printed:\n{said}")
+    end = printed.read_text(encoding="utf-8", errors="replace")[-2000:]
+    return SystemExit(f"{what} ended with exit code {code}; it printed:\n{end}")

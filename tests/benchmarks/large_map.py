@@ -104,12 +104,12 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
         command = [sys.executable, "-m", "invgp", "predict", source, "--grid", grid, "--exceed", "velocity > 3 km/s"]
         command += ["--draws", str(chosen.draws), "--memory", str(chosen.memory)]
         start = time.perf_counter()
-        said = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout
+        printed = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout
         seconds = time.perf_counter() - start
         size = (Path(folder) / "posterior.map.nc").stat().st_size / 2**20
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     peak, processor = used.ru_maxrss / 2**10, used.ru_utime + used.ru_stime
-    print(said.partition(": ")[2].strip())
+    print(printed.partition(": ")[2].strip())
     took = f"{seconds:.0f} s ({processor:.0f} s of processor time)"
     print(f"{chosen.sites} sites, {took}, peak memory {peak:.0f} MiB, file {size:.0f} MiB")
     return {"seconds": seconds, "peak": peak}

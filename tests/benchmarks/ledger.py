@@ -127,16 +127,18 @@ def record(recorder, part: np.ndarray, folder: Path) -> None:
 def plain(values: np.ndarray, path: Path) -> tuple[float, float]:
     """Seconds to insert and to select as many rows, of as many bytes, by a key of 16 random ones."""
     keys = [os.urandom(16) for _ in values]
-    told = [(key, row.tobytes(), row[:1].tobytes(), "x" * 60) for key, row in zip(keys, values, strict=True)]
+    reported = [(key, row.tobytes(), row[:1].tobytes(), "x" * 60) for key, row in zip(keys, values, strict=True)]
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("CREATE TABLE t (n INTEGER PRIMARY KEY, key BLOB UNIQUE, inputs BLOB, outputs BLOB, text TEXT)")
 
     def insert() -> None:
-        for a in range(0, len(told), TASK):
+        for a in range(0, len(reported), TASK):
             connection.execute("BEGIN IMMEDIATE")
-            connection.executemany("INSERT INTO t (key, inputs, outputs, text) VALUES (?, ?, ?, ?)", told[a : a + TASK])
+            connection.executemany(
+                "INSERT INTO t (key, inputs, outputs, text) VALUES (?, ?, ?, ?)", reported[a : a + TASK]
+            )
             connection.execute("COMMIT")
 
     def select() -> None:

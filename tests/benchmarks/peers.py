@@ -3,10 +3,11 @@
     python tests/benchmarks/peers.py
     OPENBLAS_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 python tests/benchmarks/peers.py
 
-The first time it makes an environment for each package in the user's cache folder, some gigabytes in all. What is
-measured, and how, is told at the heads of `peers_otway.py`, `peers_bound.py` and `peers_adapters.py`, which run alone,
-too. The second line is for a machine with other work on its cores. `--record` keeps the tables in `peers.json`, from
-which `python docs/make_peers.py` makes docs/peers.md. `--small --seconds 2 --repeats 1` tries that all of it works.
+The first time it creates an environment for each package in the user's cache folder, some gigabytes in all. The
+docstrings of `peers_otway.py`, `peers_bound.py` and `peers_adapters.py`, which can also be run alone, describe what is
+measured and how. The second line is for a machine with other work on its cores. `--record` writes the tables to
+`peers.json`, from which `python docs/make_peers.py` generates docs/peers.md. `--small --seconds 2 --repeats 1` is a
+quick test.
 """
 
 from __future__ import annotations

@@ -175,9 +175,9 @@ def main(arguments: Sequence[str] | None = None) -> Table:
         check(folder, values)
     found = {side: statistics.median(t[1:]) / chosen.runs for side, t in taken.items()}
     versions = {"invgp": invgp.__version__, "umbridge": version}
-    told = table(found, chosen.runs, chosen.repeats, versions)
-    print(told)
-    return told
+    reported = table(found, chosen.runs, chosen.repeats, versions)
+    print(reported)
+    return reported
 
 
 if __name__ == "__main__":

@@ -125,9 +125,9 @@ def main(arguments: Sequence[str] | None = None) -> Table:
         for size in (SMALL if chosen.small else SIZES)
         for t in measure_seconds(size, pythons, chosen.repeats, versions)
     ]
-    told = table(timings, chosen.repeats, versions)
-    print(told)
-    return told
+    reported = table(timings, chosen.repeats, versions)
+    print(reported)
+    return reported
 
 
 if __name__ == "__main__":

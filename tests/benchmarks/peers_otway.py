@@ -116,7 +116,7 @@ def ours(problem: Problem, wanted: Moments) -> Attempt:
 def theirs(
     python: Path, method: str, problem: Problem, wanted: Moments, seconds: float, versions: dict[str, str]
 ) -> Iterator[Attempt]:
-    """What a method reached at each stage; `versions` is told those of its packages."""
+    """The accuracy of a method at each stage; the versions of its packages are added to `versions`."""
     with tempfile.TemporaryDirectory() as folder:
         stored, prior = Path(folder) / "problem.npz", WhitenedPrior(problem)
         arrays = {"factor": prior.factor, "mean": prior.mean[0], "data": problem.survey.Y, "noise": problem.noise_std}
@@ -131,10 +131,10 @@ def theirs(
             try:
                 versions |= json.loads(process.stdout.readline() or '{"versions": {}}')["versions"]
                 for line in process.stdout:
-                    told = json.loads(line)
-                    with np.load(told["file"]) as moments:
+                    reported = json.loads(line)
+                    with np.load(reported["file"]) as moments:
                         found = Moments(moments["mean"], moments["std"])
-                    yield attempt(problem, wanted, found, told["effort"], told["runs"], told["seconds"])
+                    yield attempt(problem, wanted, found, reported["effort"], reported["runs"], reported["seconds"])
             finally:
                 process.terminate()
         if process.returncode not in (0, -signal.SIGTERM):
@@ -216,9 +216,9 @@ def main(arguments: Sequence[str] | None = None) -> Table:
             tell(METHODS[method])
             stages = theirs(python, method, problem, wanted, chosen.seconds, versions)
             found[METHODS[method]] = until_reached(stages)
-    told = table(found, chosen.seconds, problem.survey.size, versions)
-    print(told)
-    return told
+    reported = table(found, chosen.seconds, problem.survey.size, versions)
+    print(reported)
+    return reported
 
 
 if __name__ == "__main__":

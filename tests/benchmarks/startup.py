@@ -1,6 +1,6 @@
 """How long the command line takes to say something, beside `import numpy`: python tests/benchmarks/startup.py.
 
-The smallest of several times is told, since others on the machine only add to it.
+The smallest of several times is reported, because other programs on the machine only add to it.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ class Table:
             for row in (self.columns, *self.rows)
         ]
         used = "with " + ", ".join(f"{package} {number}" for package, number in self.versions.items())
-        said = ["\n".join(textwrap.wrap(text, WIDTH)) for text in (self.about, *self.reading, used)]
-        return "\n".join([self.title, said[0], "", *lines, "", *said[1:]])
+        printed = ["\n".join(textwrap.wrap(text, WIDTH)) for text in (self.about, *self.reading, used)]
+        return "\n".join([self.title, printed[0], "", *lines, "", *printed[1:]])
 
 
 def machine() -> str:

@@ -58,8 +58,10 @@ def test_that_tables_show_missed_targets(benchmark):
     table = otway.table(found, 60.0, 8, {"wide": "1.0"})
     assert [row[2] for row in table.rows] == ["1", "> 200", "100"]
     assert [row[4] for row in table.rows] == ["1.0", "> 30.5", "10.0"]
-    (said,) = table.reading
-    assert said.startswith("wide did not reach the accuracy: after 100 members its standard deviations were 1.50 times")
+    (printed,) = table.reading
+    assert printed.startswith(
+        "wide did not reach the accuracy: after 100 members its standard deviations were 1.50 times"
+    )
 
 
 def test_that_ratios_of_bounds_are_invgp_divided_by_the_other_package(benchmark):

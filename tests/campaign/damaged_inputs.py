@@ -65,11 +65,11 @@ def call(*arguments: str, cwd: Path, codes: tuple[int, ...] = CODES) -> str:
     from invgp.cli import main  # noqa: PLC0415 - in the process that was forked
 
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    code, said, told = 0, io.StringIO(), io.StringIO()
+    code, printed, reported = 0, io.StringIO(), io.StringIO()
     with ExitStack() as stack:
         stack.enter_context(chdir(cwd))
-        stack.enter_context(redirect_stdout(said))
-        stack.enter_context(redirect_stderr(told))
+        stack.enter_context(redirect_stdout(printed))
+        stack.enter_context(redirect_stderr(reported))
         stack.enter_context(patch.object(sys, "argv", ["invgp", *arguments]))
         try:
             main()
@@ -80,9 +80,9 @@ def call(*arguments: str, cwd: Path, codes: tuple[int, ...] = CODES) -> str:
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-    if code not in codes or has_traceback(told.getvalue()):
-        return f"invgp {' '.join(arguments)} ended with {code}: {told.getvalue()[-1500:]}"
-    if code and not told.getvalue().strip():
+    if code not in codes or has_traceback(reported.getvalue()):
+        return f"invgp {' '.join(arguments)} ended with {code}: {reported.getvalue()[-1500:]}"
+    if code and not reported.getvalue().strip():
         return f"invgp {' '.join(arguments)} ended with {code} and without a word"
     return ""
 
@@ -315,12 +315,12 @@ def watch_group(group: str, folder: Path, count: int, seed: int) -> Tally:
         )
         ended = finish(process, SECONDS * (count - number + 2))
         log, progress = home / "log", home / "progress"
-        said = log.read_text(errors="replace") if log.exists() else ""
+        printed = log.read_text(errors="replace") if log.exists() else ""
         reached, what = json.loads(progress.read_text()) if progress.exists() else (-1, "before the first case")
         if reached < count:
             stack = (home / "stack").read_text() if (home / "stack").exists() else ""
             kind = "hangs" if stack or not ended else "tracebacks"
-            tally.add(kind, f"{what}: exit code {process.exitcode}: {(stack or said)[-1500:]}")
+            tally.add(kind, f"{what}: exit code {process.exitcode}: {(stack or printed)[-1500:]}")
         if reached < 0:  # nor would the next process come to a case
             break
         tally.cases = min(reached + 1, count)

@@ -42,11 +42,11 @@ def try_batch(adapter: str, pool: str, home: Path, scheduler: str, size: Size, s
     else:
         tally.add("lost", f"the batch did not end after {STARTS} starts")
     tally.add("left", *_several(left_with(mark)))
-    said = log.read_text(errors="replace") if log.exists() else ""
-    if has_traceback(said):
-        tally.add("tracebacks", said[-3000:])
+    printed = log.read_text(errors="replace") if log.exists() else ""
+    if has_traceback(printed):
+        tally.add("tracebacks", printed[-3000:])
     elif not report.exists() and not tally.faults:
-        tally.add("lost", f"no report; exit code {process.exitcode}: {said[-1000:]}")
+        tally.add("lost", f"no report; exit code {process.exitcode}: {printed[-1000:]}")
     if report.exists():
         for count, sentences in json.loads(report.read_text()).items():
             tally.add(count, *_several(sentences))

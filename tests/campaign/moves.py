@@ -47,13 +47,13 @@ def try_move(kind: str, expected: xr.Dataset, runs: int, folder: Path, *, half: 
     process = start(command, "run", "there/survey.toml", cwd=there.parent, log=folder / "log", environment=ENVIRONMENT)
     if not finish(process, PATIENCE):
         tally.add("hangs", f"{about}: {(folder / 'log').read_text()[-1000:]}")
-    said = (folder / "log").read_text(errors="replace")
-    if has_traceback(said):
-        tally.add("tracebacks", f"{about}: {said[-1000:]}")
+    printed = (folder / "log").read_text(errors="replace")
+    if has_traceback(printed):
+        tally.add("tracebacks", f"{about}: {printed[-1000:]}")
     again = [x for x in started_inputs(there)[seen:] if x in known]
     tally.add("repeated", f"{about}: {again}", len(again))
     if process.exitcode != 0:
-        tally.add("lost", f"{about}: exit code {process.exitcode}: {said[-500:]}")
+        tally.add("lost", f"{about}: exit code {process.exitcode}: {printed[-500:]}")
     elif not posterior(there).identical(expected):
         found = posterior(there)
         other = [name for name in found.variables if not found[name].identical(expected.get(name))]

@@ -43,14 +43,14 @@ def damage(source: Path, target: Path, seed: int) -> str:
         return _damage_bytes(source, target, rng)
     with xr.open_dataset(source, engine="netcdf4", decode_cf=False) as file:
         dataset = file.load()
-    told = []
+    reported = []
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         change = rng.choice(CHANGES)
         try:
             dataset, words = change(dataset, rng)
         except (IndexError, KeyError, TypeError, ValueError, OverflowError):  # it does not suit this dataset
             continue
-        told.append(words)
+        reported.append(words)
     for variable in dataset.variables.values():
         variable.encoding = {}
     try:
@@ -58,8 +58,8 @@ def damage(source: Path, target: Path, seed: int) -> str:
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError, OverflowError):
         return _damage_bytes(source, target, rng)  # netCDF has no word for it
     if rng.random() < 0.15:
-        told.append(_declare_more(target, rng))
-    return "; ".join(told) or "nothing"
+        reported.append(_declare_more(target, rng))
+    return "; ".join(reported) or "nothing"
 
 
 def _damage_bytes(source: Path, target: Path, rng: random.Random) -> str:

@@ -60,9 +60,9 @@ class Project:
         """Wait for the end, and count what is wrong."""
         about = f"{self.kind}, {self.pool}, {what}, {self.folder}"
         if not finish(process, PATIENCE):
-            self.tally.add("hangs", f"{about}: {self.said[-2000:]}")
-        if has_traceback(self.said):
-            self.tally.add("tracebacks", f"{about}: {self.said[-2000:]}")
+            self.tally.add("hangs", f"{about}: {self.printed[-2000:]}")
+        if has_traceback(self.printed):
+            self.tally.add("tracebacks", f"{about}: {self.printed[-2000:]}")
         self.tally.add("left", f"{about}: {(found := left_with(self.mark))}", len(found))
         lost = self.known - recorded_inputs(self.folder)
         self.tally.add("lost", f"{about}: {len(lost)} runs are no longer in the ledger", len(lost))
@@ -70,7 +70,7 @@ class Project:
         self.tally.add("repeated", f"{about}: {again}", len(again))
 
     @property
-    def said(self) -> str:
+    def printed(self) -> str:
         log = self.folder / "log"
         return log.read_text(errors="replace") if log.exists() else ""
 
@@ -102,7 +102,7 @@ class Project:
         if alive:
             self.interruptions += 1
             if process.exitcode not in (wanted_code, 0):
-                self.tally.add("lost", f"{self.kind}, {what}: exit code {process.exitcode}: {self.said[-500:]}")
+                self.tally.add("lost", f"{self.kind}, {what}: exit code {process.exitcode}: {self.printed[-500:]}")
         return alive
 
     def resume(self, undisturbed: xr.Dataset, runs: int) -> None:
@@ -111,7 +111,7 @@ class Project:
         self.end(process, "resumed")
         about = f"{self.kind}, {self.pool}, {self.folder}"
         if process.exitcode != 0:
-            self.tally.add("lost", f"{about}: exit code {process.exitcode}: {self.said[-1000:]}")
+            self.tally.add("lost", f"{about}: exit code {process.exitcode}: {self.printed[-1000:]}")
         elif not posterior(self.folder).identical(undisturbed):
             self.tally.add("lost", f"{about}: the posterior differs from the undisturbed one")
         more = len(started_inputs(self.folder)) - runs - UNDER_WAY[self.pool] * self.interruptions

@@ -74,11 +74,11 @@ def left_with(mark: str, *, programs: bool = False, patience: float = PATIENCE) 
     deadline = time.monotonic() + patience
     while (found := processes_with(mark, programs=programs)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    said = []
+    printed = []
     for process in found:
         try:
-            said.append(f"{process.pid}: {' '.join(process.cmdline())[-200:]}")
+            printed.append(f"{process.pid}: {' '.join(process.cmdline())[-200:]}")
             process.kill()
         except psutil.Error:
             continue
-    return said
+    return printed

@@ -47,6 +47,6 @@ def test_that_inducing_points_and_mini_batches_find_the_truth(survey, problem):
     assert posterior.attrs["invgp_converged"] == "yes"
     assert posterior.attrs["invgp_emulator"] != "none"
     posterior.to_netcdf(survey / "small.nc")
-    said = run(survey, "accuracy.py", str(survey / "small.nc"))
-    inside = float(said.splitlines()[-1].split()[-1].rstrip("%"))
+    printed = run(survey, "accuracy.py", str(survey / "small.nc"))
+    inside = float(printed.splitlines()[-1].split()[-1].rstrip("%"))
     assert 85.0 < inside < 99.5

@@ -26,8 +26,8 @@ def module(folder, monkeypatch):
 
 def table(folder, *arguments):
     command = [sys.executable, str(folder / "flights.py"), *arguments]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return {line[:34].strip(): [float(n) for n in line[34:].split()] for line in said.splitlines()[-6:-1]}
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return {line[:34].strip(): [float(n) for n in line[34:].split()] for line in printed.splitlines()[-6:-1]}
 
 
 def test_that_sparse_regression_with_all_inputs_is_the_exact_process(module):

@@ -64,10 +64,10 @@ def test_that_the_valley_is_found_within_the_budget(valley, problem, posterior):
     assert 0.7 < np.sqrt(np.mean(misfit**2)) < 1.3
     posterior.to_netcdf(valley / "small.nc")
     command = [sys.executable, str(valley / "accuracy.py"), str(valley / "small.nc")]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert said.startswith("10 profiles, ")
-    # Ten profiles are hardly more than one draw of the truth: what is said must be right, not near 95%.
-    errors = {line.split()[0]: float(line.split()[2]) for line in said.splitlines()[2:]}
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert printed.startswith("10 profiles, ")
+    # Ten profiles are hardly more than one draw of the truth: the share must be correct, not near 95%.
+    errors = {line.split()[0]: float(line.split()[2]) for line in printed.splitlines()[2:]}
     truth = np.genfromtxt(valley / "data" / "profiles_truth.csv", delimiter=",", names=True)
     floor = posterior["half_width"].isel(edge=posterior["edge_label"].values.tolist().index("floor"))
     for name, found in (("thickness_m", posterior["thickness"]), ("half_width_floor_m", floor)):

@@ -16,8 +16,8 @@ def run(root, *arguments, check=True):
 
 
 def test_that_the_network_predicts_sparse_outputs_better_than_independent_processes(root):
-    said = run(root, "--surveys", "1", "--size", "80", "--inducing", "20").stdout
-    network, independent = (float(line.split()[1]) for line in said.splitlines()[-2:])
+    printed = run(root, "--surveys", "1", "--size", "80", "--inducing", "20").stdout
+    network, independent = (float(line.split()[1]) for line in printed.splitlines()[-2:])
     assert network < 0.7 * independent
 
 
@@ -28,9 +28,9 @@ def test_that_the_files_of_the_robot_arm_are_read(root, tmp_path):
     table = np.hstack([X, torque])
     savemat(tmp_path / "sarcos_inv.mat", {"sarcos_inv": table[:300]})
     savemat(tmp_path / "sarcos_inv_test.mat", {"sarcos_inv_test": table[300:]})
-    said = run(root, "--sarcos", tmp_path, "--inducing", "20", "--epochs", "30").stdout
-    assert "joints 4 and 7 of 100 poses, 300 for training" in said
-    error, nlpd = map(float, re.search(r"SSE ([\d.]+), NLPD ([-\d.]+)", said).groups())
+    printed = run(root, "--sarcos", tmp_path, "--inducing", "20", "--epochs", "30").stdout
+    assert "joints 4 and 7 of 100 poses, 300 for training" in printed
+    error, nlpd = map(float, re.search(r"SSE ([\d.]+), NLPD ([-\d.]+)", printed).groups())
     assert error < 1.0
     # On the scale of the torques, and after so few steps about as good as their mean and spread, or better.
     known = np.mean(np.log(torque[:300, [3, 6]].std(axis=0))) + 0.5 * np.log(2 * np.pi * np.e)

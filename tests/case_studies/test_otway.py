@@ -63,12 +63,12 @@ def test_that_the_command_of_the_readme_makes_a_posterior_and_figures(with_envir
     # The last lines are files, relative to where the command was called.
     assert [Path("/", line).name for line in outcome.stdout.splitlines()[-2:]] == ["otway.png", "otway_fit.png"]
     assert all(Path("/", line).is_file() for line in outcome.stdout.splitlines()[-2:])
-    said = re.search(r"ELBO ([\d.]+) nats, (\d+) runs, 0 failed", outcome.stdout)
+    printed = re.search(r"ELBO ([\d.]+) nats, (\d+) runs, 0 failed", outcome.stdout)
     page = (with_environment / "README.md").read_text(encoding="utf-8")
-    told = re.search(r"^coupled, emulator +(\d+) +[\d.]+ +[\d.]+ +([\d.]+) ", page, re.MULTILINE)
-    assert int(said[2]) == 113 * int(told[1])
+    reported = re.search(r"^coupled, emulator +(\d+) +[\d.]+ +[\d.]+ +([\d.]+) ", page, re.MULTILINE)
+    assert int(printed[2]) == 113 * int(reported[1])
     # Where the inference converges differs a little from one BLAS to another.
-    assert float(said[1]) == pytest.approx(float(told[2]), abs=0.5)
+    assert float(printed[1]) == pytest.approx(float(reported[2]), abs=0.5)
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,9 @@ def accuracy(folder, effective, *arguments):
 
 
 def test_that_posteriors_and_chains_are_in_table_figure_and_results(short_line):
-    said = accuracy(short_line, 200)
+    printed = accuracy(short_line, 200)
     numbers = {
-        name: [float(n.rstrip("%").replace(",", "")) for n in re.findall(r"[\d.,]+%?", said.split(name)[1])[:4]]
+        name: [float(n.rstrip("%").replace(",", "")) for n in re.findall(r"[\d.,]+%?", printed.split(name)[1])[:4]]
         for name in ("draws, emulator", "draws, C program", "coupled, emulator", "independent fields (paper)")
     }
     assert numbers["draws, C program"] == pytest.approx(numbers["draws, emulator"], rel=1e-3)
@@ -55,7 +55,7 @@ def test_that_posteriors_and_chains_are_in_table_figure_and_results(short_line):
     kept = [
         f"at most {row['reference']:g}: {'held' if row['ours'] <= row['reference'] else 'NOT HELD'}" for row in bars
     ]
-    assert re.findall(r"at most .*HELD|at most .*held", said) == kept
+    assert re.findall(r"at most .*HELD|at most .*held", printed) == kept
 
 
 def test_that_published_posteriors_are_drawn_where_they_are_given(short_line, tmp_path):

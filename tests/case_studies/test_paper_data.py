@@ -177,7 +177,7 @@ def test_that_densities_are_reported_on_the_scale_of_the_data(study):
 
 def test_that_warped_densities_are_those_of_rings_and_integrate_to_one(study):
     datasets, experiments, _ = study
-    # So few sites could be told by a warp that is all but vertical at one number of rings: this one is not learnt.
+    # With so few sites, a learnt warp could become nearly vertical at one number of rings: the warp is fixed here.
     small = replace(datasets.DATASETS["abalone"], train=40, likelihood=datasets.Warped(0.2, [1.2], [4.4], [0.42]))
     split = small.split(0)
     model = experiments.fit_model(small, split, "full Gaussian", 0.2, None)
@@ -187,7 +187,7 @@ def test_that_warped_densities_are_those_of_rings_and_integrate_to_one(study):
     densities = [model.log_predictive_density(np.tile(site, (len(y), 1)), y) for site in sites]
     shares = np.trapezoid(np.exp(np.array(densities) - np.log(split.unit)), rings, axis=1)
     np.testing.assert_allclose(shares, 1.0, atol=1e-3)
-    # What is told of the outputs left out is that density, at their rings.
+    # The density of the held-out outputs is that density, at their rings.
     some = split._replace(X_new=sites, y_new=split.y_new[:3])
     _, nlpd = experiments.measure_model(small, some, model)
     at = [np.interp(value, y, density) for value, density in zip(some.y_new, densities, strict=True)]
@@ -226,10 +226,10 @@ def test_that_learnt_inducing_inputs_improve_the_classification_of_digits(mnist,
     nlp = {setting: one.surprise.mean() for setting, one in by_setting.items()}
     assert nlp[learnt] < nlp[fixed] < np.log(2)
     assert by_setting[learnt].wrong.mean() < 0.25
-    told = list(mnist_figures.rows(by_setting, [(learnt, fixed)]))
-    assert [row["reference"] for row in told] == [by_setting[fixed].wrong.mean(), nlp[fixed]]
+    reported = list(mnist_figures.rows(by_setting, [(learnt, fixed)]))
+    assert [row["reference"] for row in reported] == [by_setting[fixed].wrong.mean(), nlp[fixed]]
     difference = by_setting[learnt].surprise - by_setting[fixed].surprise
-    assert told[1]["spread"] == pytest.approx(difference.std(ddof=1) / np.sqrt(300))
+    assert reported[1]["spread"] == pytest.approx(difference.std(ddof=1) / np.sqrt(300))
     mnist_figures.draw(by_setting, tmp_path / "mnist.png")
     assert (tmp_path / "mnist.png").stat().st_size > 10_000
 

@@ -65,9 +65,11 @@ def complaint(script, capsys):
     ],
 )
 def test_that_a_number_below_its_limit_is_reported_in_one_sentence(name, option, least, values, complaint):
-    said = complaint(name, *values)
+    printed = complaint(name, *values)
     script = name.split("/")[-1]
-    assert said == f"{script}: error: argument {option}: must be a whole number of at least {least}, was {values[-1]!r}"
+    assert (
+        printed == f"{script}: error: argument {option}: must be a whole number of at least {least}, was {values[-1]!r}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,8 +162,8 @@ def test_that_a_file_that_is_missing_or_wrong_is_reported_in_one_sentence(
         {"invgp_latents": "resistivity", "invgp_coordinates": "x", "invgp_map": "points"},
     )
     other.to_netcdf(tmp_path / "other.nc")
-    said = complaint(name, *(argument.format(tmp_path) for argument in arguments))
-    assert said.startswith(f"{name.split('/')[-1]}: {sentence.format(tmp_path)}")
+    printed = complaint(name, *(argument.format(tmp_path) for argument in arguments))
+    assert printed.startswith(f"{name.split('/')[-1]}: {sentence.format(tmp_path)}")
 
 
 def test_that_a_config_without_a_grid_is_reported_in_one_sentence(otway, complaint):

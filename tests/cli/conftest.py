@@ -18,7 +18,7 @@ def invgp_here() -> Command:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """A survey that was inverted: its folder, and what the command said. Look, do not touch."""
+    """The folder of an inverted survey, and the output of the command. Tests must not change the folder."""
     directory = tmp_path_factory.mktemp("finished")
     write_files(directory)
     return directory, invgp("run", "survey.toml", cwd=directory)

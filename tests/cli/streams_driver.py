@@ -24,14 +24,14 @@ LIBRARIES = (
 )
 
 
-def arrange(streams: str, told: Path) -> None:
+def arrange(streams: str, reported: Path) -> None:
     """Put the streams of this process into a state."""
-    os.dup2(os.open(told, os.O_WRONLY | os.O_CREAT), 2)
+    os.dup2(os.open(reported, os.O_WRONLY | os.O_CREAT), 2)
     match streams:
         case "full":
             os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
         case "full without a reader":
-            arrange("no reader", told)
+            arrange("no reader", reported)
             os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
         case "closed":
             for number in (0, 1, 2):
@@ -71,9 +71,9 @@ def drive() -> None:
         if not child:
             run(arguments, streams, folder)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        told = (folder / "standard_error").read_text() if (folder / "standard_error").exists() else ""
+        reported = (folder / "standard_error").read_text() if (folder / "standard_error").exists() else ""
         raised = (folder / "traceback").read_text() if (folder / "traceback").exists() else ""
-        print(json.dumps({"code": code, "told": told, "raised": raised, "folder": str(folder)}), flush=True)
+        print(json.dumps({"code": code, "reported": reported, "raised": raised, "folder": str(folder)}), flush=True)
 
 
 if __name__ == "__main__":

@@ -66,9 +66,9 @@ def test_that_ctrl_c_keeps_and_reports_what_is_done(tmp_path: Path) -> None:
                 wait_for(tmp_path / "out.surveys" / "survey00001.nc", process)
         errors, _ = interrupt(process)
     assert process.returncode == 130
-    said = [line for line in own_words(errors) if line.startswith("invgp:")]
-    assert re.fullmatch(r"invgp: interrupted after \d+ of 500 surveys", said[0])
-    assert said[1] == "invgp: they are kept in out.surveys; the same command continues from there"
+    printed = [line for line in own_words(errors) if line.startswith("invgp:")]
+    assert re.fullmatch(r"invgp: interrupted after \d+ of 500 surveys", printed[0])
+    assert printed[1] == "invgp: they are kept in out.surveys; the same command continues from there"
     assert left_behind(mark) == []
     assert not list((tmp_path / "tmp").glob("invgp-*"))
     assert (tmp_path / "out.interrupted.png").exists()

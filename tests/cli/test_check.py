@@ -209,7 +209,7 @@ def test_that_check_prints_where_a_forgotten_fill_value_is(invgp_here: Command, 
 
 
 def test_that_check_compares_each_site_with_its_own_run(invgp_here: Command, tmp_path: Path) -> None:
-    """The function gives the observed times wherever it is told the position, and fails at the last."""
+    """The function returns the observed times if it gets the position, and fails at the last site."""
     config = CONFIG.replace('["depth"]', '["depth", "position"]')
     write_files(tmp_path, config.replace('"model:time"', '"model:time"\nvectorised = false'))
     times = dict(line.split(",") for line in SITES.split()[1:])

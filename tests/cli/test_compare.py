@@ -23,7 +23,7 @@ COMPARE = ("compare", "results/otway.nc", "--chains", "32", "--effective", "100"
 
 
 @pytest.fixture(scope="module")
-def compared(otway: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+def comparison(otway: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     """The first sites of the Otway line, inverted and compared. Look, do not touch."""
     folder = tmp_path_factory.mktemp("line")
     shutil.copy(otway / "otway.toml", folder)
@@ -36,9 +36,9 @@ def compared(otway: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
 
 @pytest.mark.slow
 def test_that_a_posterior_is_compared_latent_by_latent(
-    compared: tuple[Path, subprocess.CompletedProcess[str]],
+    comparison: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
-    folder, result = compared
+    folder, result = comparison
     assert result.returncode == 0, result.stderr
     table = [line.split() for line in result.stdout.splitlines() if line.startswith(("depth,", "velocity,"))]
     assert [line[:3] for line in table] == [
@@ -59,9 +59,9 @@ def test_that_a_posterior_is_compared_latent_by_latent(
 
 
 def test_that_draws_and_diagnostics_are_in_the_file(
-    compared: tuple[Path, subprocess.CompletedProcess[str]],
+    comparison: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
-    with xr.open_dataset(compared[0] / "draws.nc") as found:
+    with xr.open_dataset(comparison[0] / "draws.nc") as found:
         draws = found["depth_reference_draw"]
         assert draws.dims == ("chain", "draw", "site", "layer")
         assert draws.shape == (4, 8 * found.attrs["invgp_reference_draws"], 10, 4)
@@ -109,9 +109,9 @@ def test_that_ctrl_c_keeps_the_runs_and_no_run_is_repeated(tmp_path: Path) -> No
         wait_for(tmp_path / "reached", process)
         errors, seconds = interrupt(process)
     assert process.returncode == 130
-    said = own_words(errors)[-1]
-    assert said.startswith("invgp: interrupted after ")
-    assert said.endswith(
+    printed = own_words(errors)[-1]
+    assert printed.startswith("invgp: interrupted after ")
+    assert printed.endswith(
         " runs; the runs are kept in posterior.ledger.sqlite, and the same command continues from there"
     )
     assert "Traceback" not in errors
@@ -132,9 +132,9 @@ def test_that_ctrl_c_keeps_the_runs_and_no_run_is_repeated(tmp_path: Path) -> No
 
 def told_runs(stdout: str) -> tuple[int, int]:
     """Runs of the reference, and those that were made now."""
-    said = re.search(r"reference ([\d,]+) \(.* draws, ([\d,]+) runs? and ", stdout)
-    assert said is not None, stdout
-    return int(said[1].replace(",", "")), int(said[2].replace(",", ""))
+    printed = re.search(r"reference ([\d,]+) \(.* draws, ([\d,]+) runs? and ", stdout)
+    assert printed is not None, stdout
+    return int(printed[1].replace(",", "")), int(printed[2].replace(",", ""))
 
 
 MISTAKES = [

@@ -18,7 +18,7 @@ from helpers.command_line import CONFIG, FULL_GAUSSIAN, Command, with_inference,
 from invgp.cli import COMMANDS
 
 
-def told(result: subprocess.CompletedProcess[str]) -> Any:
+def parse_json(result: subprocess.CompletedProcess[str]) -> Any:
     """The JSON object on standard output, which holds nothing else."""
     return json.loads(result.stdout)
 
@@ -31,24 +31,24 @@ def survey(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_that_check_and_run_and_plot_speak_json(survey: Path, invgp_here: Command) -> None:
-    checked = told(invgp_here("check", "survey.toml", "--json", cwd=survey))
+    checked = parse_json(invgp_here("check", "survey.toml", "--json", cwd=survey))
     assert checked["sites"] == 6
     assert checked["latents"] == {"depth": 1}
     assert checked["outputs"]["time"] == {"unit": "s", "values": [0.5]}
     [time] = checked["data"]
     assert time["misfit"] == pytest.approx([0, 1, -0.5, -1.5, None, 0.5])
     assert checked["runs"] > 0
-    ran = told(invgp_here("run", "survey.toml", "--json", cwd=survey))
+    ran = parse_json(invgp_here("run", "survey.toml", "--json", cwd=survey))
     assert ran["posterior"] == str(survey / "posterior.nc")
     assert ran["converged"] is True
     assert ran["runs_failed"] == 0
-    plotted = told(invgp_here("plot", "posterior.nc", "--json", cwd=survey))
+    plotted = parse_json(invgp_here("plot", "posterior.nc", "--json", cwd=survey))
     assert [Path(path).name for path in plotted["figures"]] == ["posterior.png", "posterior_fit.png"]
 
 
 def test_that_doctor_and_init_speak_json(tmp_path: Path, invgp_here: Command) -> None:
-    assert any("numpy" in line for line in told(invgp_here("doctor", "--json", cwd=tmp_path))["libraries"])
-    made = told(invgp_here("init", "pest", "--json", cwd=tmp_path))
+    assert any("numpy" in line for line in parse_json(invgp_here("doctor", "--json", cwd=tmp_path))["libraries"])
+    made = parse_json(invgp_here("init", "pest", "--json", cwd=tmp_path))
     assert "theis.pst" in made["files"]
 
 
@@ -56,10 +56,12 @@ def test_that_doctor_and_init_speak_json(tmp_path: Path, invgp_here: Command) ->
 def test_that_compare_and_calibrate_speak_json(survey: Path, invgp_here: Command) -> None:
     (survey / "survey.toml").write_text(CONFIG.replace("sites.csv", "two_sites.csv"))
     invgp_here("run", "survey.toml", cwd=survey)
-    compared = told(invgp_here("compare", "posterior.nc", "--chains", "8", "--effective", "1", "--json", cwd=survey))
+    compared = parse_json(
+        invgp_here("compare", "posterior.nc", "--chains", "8", "--effective", "1", "--json", cwd=survey)
+    )
     assert compared["latents"][0]["latent"] == "depth"
     assert isinstance(compared["converged"], bool)
-    calibrated = told(invgp_here("calibrate", "survey.toml", "--surveys", "2", "--json", cwd=survey))
+    calibrated = parse_json(invgp_here("calibrate", "survey.toml", "--surveys", "2", "--json", cwd=survey))
     assert calibrated["surveys"] == 2
     assert len(calibrated["latents"]["depth"]["inside"]) == len(calibrated["intervals"])
 
@@ -67,19 +69,21 @@ def test_that_compare_and_calibrate_speak_json(survey: Path, invgp_here: Command
 def test_that_runs_speak_json(survey: Path, invgp_here: Command) -> None:
     (survey / "survey.toml").write_text(with_inference("max_runs = 40", config=with_program(directory=survey)))
     invgp_here("run", "survey.toml", cwd=survey)
-    shown = told(invgp_here("runs", "show", "posterior.ledger.sqlite", "1", "--json", cwd=survey))
+    shown = parse_json(invgp_here("runs", "show", "posterior.ledger.sqlite", "1", "--json", cwd=survey))
     assert shown["status"] == "ok"
     assert shown["inputs"]["depth"]["unit"] == "m"
-    exported = told(invgp_here("runs", "export", "posterior.ledger.sqlite", "-o", "runs.csv", "--json", cwd=survey))
+    exported = parse_json(
+        invgp_here("runs", "export", "posterior.ledger.sqlite", "-o", "runs.csv", "--json", cwd=survey)
+    )
     assert exported["runs"] >= 1
     again = ("runs", "rerun", "posterior.ledger.sqlite", "--failed", "--config", "survey.toml", "--json")
-    assert told(invgp_here(*again, cwd=survey))["runs"] == 0
+    assert parse_json(invgp_here(*again, cwd=survey))["runs"] == 0
 
 
 def test_that_an_error_is_json_too(survey: Path, invgp_here: Command) -> None:
     (survey / "survey.toml").write_text(CONFIG.replace("samples = 16", "samples = 1").replace('t"]', 'tt"]'))
     result = invgp_here("check", "survey.toml", "--json", cwd=survey)
-    answer = told(result)
+    answer = parse_json(result)
     assert answer["exit_code"] == result.returncode == 2
     assert [sentence.partition(":")[0] for sentence in answer["errors"]] == [
         "survey.observations.time.columns",
@@ -87,14 +91,14 @@ def test_that_an_error_is_json_too(survey: Path, invgp_here: Command) -> None:
     ]
     assert result.stderr.count("invgp: ") == 2
     wrong = invgp_here("run", "survey.toml", "--workers", "0", "--json", cwd=survey)
-    assert told(wrong)["errors"] == ["Invalid value for '--workers': 0 is not in the range x>=1."]
+    assert parse_json(wrong)["errors"] == ["Invalid value for '--workers': 0 is not in the range x>=1."]
 
 
 def test_that_warnings_are_in_the_json(survey: Path, invgp_here: Command) -> None:
     (survey / "survey.toml").write_text(with_program(directory=survey))
     result = invgp_here("check", "survey.toml", "--json", cwd=survey)
-    assert told(result)["warnings"] == ["forward.timeout is not set: invgp waits forever for a run that hangs"]
-    assert result.stderr == f"invgp: warning: {told(result)['warnings'][0]}\n"
+    assert parse_json(result)["warnings"] == ["forward.timeout is not set: invgp waits forever for a run that hangs"]
+    assert result.stderr == f"invgp: warning: {parse_json(result)['warnings'][0]}\n"
 
 
 @pytest.mark.slow

@@ -43,9 +43,9 @@ def test_that_a_failing_program_stops_the_inversion(fault: str, invgp_here: Comm
     assert (result.returncode, result.stdout) == (3, "")
     assert "Traceback" not in result.stderr
     assert "stopped at inference.max_failed_share = 0.1: 3 of 3 runs failed" in result.stderr
-    said = re.search(r"run (emulator-step-1-site\d-sample\d): (.*); directory: (.*)", result.stderr)
-    assert said is not None
-    run, cause, where = said.groups()
+    printed = re.search(r"run (emulator-step-1-site\d-sample\d): (.*); directory: (.*)", result.stderr)
+    assert printed is not None
+    run, cause, where = printed.groups()
     assert cause == expected
     assert Path(where).parent.parent == tmp_path / "line.runs"
     assert Path(where).name == run

@@ -101,10 +101,10 @@ def test_that_ctrl_c_later_keeps_the_best_posterior(workers: str, lines: list[st
         assert process.stderr.readline().startswith(f"{first} | iteration 1 | ELBO ")
         errors, seconds = interrupt(process)
     assert process.returncode == 130
-    said = own_words(errors)[-1]
+    printed = own_words(errors)[-1]
     kept = tmp_path / "posterior.interrupted.nc"
-    assert said.startswith("invgp: interrupted after ")
-    assert said.endswith(f" runs; the best posterior so far was kept in {kept}")
+    assert printed.startswith("invgp: interrupted after ")
+    assert printed.endswith(f" runs; the best posterior so far was kept in {kept}")
     assert errors.count("interrupted after") == 1
     assert "Traceback" not in errors
     assert seconds < PROMPT

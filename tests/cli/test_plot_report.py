@@ -87,8 +87,8 @@ def test_that_a_report_of_nothing_is_refused(finished: Finished, invgp_here: Com
 
 @pytest.mark.slow
 def test_that_few_runs_are_drawn_of_fields_alone(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
-    told = invgp_here("plot", finished[0] / "posterior.nc", "--show", "few-runs", "-o", "line.png", cwd=tmp_path)
-    assert told.returncode == 2
-    assert "--show: must not be 'few-runs' here: only the posterior of a field model has it" in told.stderr
+    reported = invgp_here("plot", finished[0] / "posterior.nc", "--show", "few-runs", "-o", "line.png", cwd=tmp_path)
+    assert reported.returncode == 2
+    assert "--show: must not be 'few-runs' here: only the posterior of a field model has it" in reported.stderr
     done = invgp_here("plot", finished[0] / "posterior.nc", "--show", "all", "-o", "line.png", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

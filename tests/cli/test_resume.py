@@ -63,7 +63,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
 
 
 def stop_after(runs: int, pause: float, workers: str, how: signal.Signals, directory: Path) -> str:
-    """Start the inversion, and send a signal once so many runs have started, and a moment later; what it said."""
+    """Start the inversion, send a signal shortly after a given number of runs has started, and return the output."""
     before = len(started_inputs(directory))
     with start_command("run", "survey.toml", "--workers", workers, cwd=directory) as (process, _):
         deadline = time.monotonic() + PATIENCE
@@ -84,12 +84,12 @@ def test_that_a_stopped_inversion_continues_where_it_was(
     moments = random.Random(f"{workers} {how.name}")
     known: set[float] = set()
     for _ in range(STOPS):
-        said = stop_after(moments.randint(1, 5), moments.uniform(0.0, 0.1), workers, how, directory)
+        printed = stop_after(moments.randint(1, 5), moments.uniform(0.0, 0.1), workers, how, directory)
         before, known = known, recorded_inputs(directory)
         assert before <= known
         seen = len(started_inputs(directory))
         if how is signal.SIGINT and known:
-            assert f"the runs are kept in {directory / LEDGER}; the same command continues from there" in said
+            assert f"the runs are kept in {directory / LEDGER}; the same command continues from there" in printed
     assert 0 < len(known) < RUNS
     result = run_in_process("run", "survey.toml", "--workers", workers, cwd=directory)
     assert result.returncode == 0, result.stderr
@@ -169,9 +169,9 @@ def test_that_one_of_two_inversions_that_is_killed_does_not_hold_up_the_other(
             assert time.monotonic() < deadline, "no run was started"
             time.sleep(0.005)
         with start_command(*share("two"), cwd=directory) as (second, _):
-            while "waiting for process" not in (said := second.stderr.readline()):
-                assert said, "the second has not waited for the first"
-            assert f"waiting for process {first.pid} to make" in said
+            while "waiting for process" not in (printed := second.stderr.readline()):
+                assert printed, "the second has not waited for the first"
+            assert f"waiting for process {first.pid} to make" in printed
             os.killpg(first.pid, signal.SIGKILL)
             (directory / "go").touch()
             assert second.wait(PATIENCE) == 0

@@ -54,13 +54,13 @@ def test_that_log_lines_hold_bound_runs_rate_and_time_left(finished: Finished) -
     assert len(lines) > 2
     steps = []
     for i, line in enumerate(lines, start=1):
-        said = re.fullmatch(
+        printed = re.fullmatch(
             rf"emulator step (\d) \| iteration {i} \| ELBO -?[\d.]+ \| (\d+) runs, 0 failed \| "
             r"[\d,.]+ runs/s \| up to [\d.]+ \S+ left",
             line,
         )
-        assert said is not None, line
-        step, runs = map(int, said.groups())
+        assert printed is not None, line
+        step, runs = map(int, printed.groups())
         assert runs == 12 * step
         steps.append(step)
     assert (steps[0], steps) == (1, sorted(steps))

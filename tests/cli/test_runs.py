@@ -197,8 +197,8 @@ def test_that_a_ledger_is_all_that_is_left(directory: Path, invgp_here: Command)
         assert [path.name for path in directory.glob("*.sqlite*")] == [LEDGER]
         assert invgp_here(*arguments, cwd=directory).returncode == 0
     assert [path.name for path in directory.glob("*.sqlite*")] == [LEDGER]
-    told = invgp_here("runs", "list", ".", cwd=directory).stderr
-    assert told == f"invgp: the ledger '.' cannot be used: it is a directory; did you mean '{LEDGER}'?\n"
+    reported = invgp_here("runs", "list", ".", cwd=directory).stderr
+    assert reported == f"invgp: the ledger '.' cannot be used: it is a directory; did you mean '{LEDGER}'?\n"
 
 
 def test_that_a_ledger_that_may_not_be_written_is_read(directory: Path, invgp_here: Command) -> None:

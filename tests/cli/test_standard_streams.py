@@ -77,7 +77,7 @@ def test_that_a_command_finishes_with_any_standard_streams(
     assert (Path(found["folder"]) / made).exists()
     if state == "full":
         sentence = "invgp: the standard output cannot be written: No space left on device"
-        assert found["told"].splitlines()[-1] == sentence
+        assert found["reported"].splitlines()[-1] == sentence
 
 
 @pytest.mark.slow
@@ -103,7 +103,10 @@ def test_that_a_reader_that_stops_early_is_no_failure(project: Path) -> None:
 def test_that_text_beyond_ascii_is_written_in_any_encoding(tmp_path: Path) -> None:
     plain = {"PYTHONIOENCODING": "ascii", "LANG": "C", "LC_ALL": "C", "TERM": "dumb", "COLUMNS": "0", "NO_COLOR": "1"}
     environment = {k: v for k, v in os.environ.items() if k != "HOME"} | plain | {"PYTHONOPTIMIZE": "2"}
-    for options, read in (([], bytes.decode), (["--json"], lambda told: json.loads(told.decode("ascii"))["directory"])):
+    for options, read in (
+        ([], bytes.decode),
+        (["--json"], lambda reported: json.loads(reported.decode("ascii"))["directory"]),
+    ):
         result = subprocess.run(
             [*MODULE, "init", "python", f"été{len(options)}", *options],
             cwd=tmp_path,

@@ -48,21 +48,21 @@ def run_and_list_modules(*arguments: str, cwd: Path, **environment: str) -> tupl
 
 
 def test_that_help_waits_for_no_library(tmp_path: Path) -> None:
-    told, modules = run_and_list_modules("--help", cwd=tmp_path)
+    reported, modules = run_and_list_modules("--help", cwd=tmp_path)
     for name in COMMANDS:
-        assert f"\n  {name} " in told
+        assert f"\n  {name} " in reported
     assert not modules & {*HEAVY, "numpy", "rich", "importlib.metadata"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_that_help_of_a_command_waits_for_numpy_at_the_most(name: str, tmp_path: Path) -> None:
-    told, modules = run_and_list_modules(name, "--help", cwd=tmp_path)
-    assert told.startswith(f"Usage: invgp {name} ")
-    assert "Example" in told or "Start with: invgp" in told
+    reported, modules = run_and_list_modules(name, "--help", cwd=tmp_path)
+    assert reported.startswith(f"Usage: invgp {name} ")
+    assert "Example" in reported or "Start with: invgp" in reported
     assert not modules & {*HEAVY}
 
 
-def completed(typed: str, cwd: Path) -> tuple[list[str], set[str]]:
+def complete(typed: str, cwd: Path) -> tuple[list[str], set[str]]:
     """What the shell offers after that has been typed."""
     words = typed.split(" ")
     environment = {
@@ -70,18 +70,18 @@ def completed(typed: str, cwd: Path) -> tuple[list[str], set[str]]:
         "COMP_WORDS": typed,
         "COMP_CWORD": str(len(words) - 1),
     }
-    told, modules = run_and_list_modules(cwd=cwd, **environment)
-    return [line.partition(",")[2] for line in told.splitlines()], modules
+    reported, modules = run_and_list_modules(cwd=cwd, **environment)
+    return [line.partition(",")[2] for line in reported.splitlines()], modules
 
 
 def test_that_the_shell_completes_commands_without_loading_them(tmp_path: Path) -> None:
-    offered, modules = completed("invgp c", tmp_path)
+    offered, modules = complete("invgp c", tmp_path)
     assert offered == ["calibrate", "check", "compare", "crossvalidate"]
     assert not modules & {*HEAVY, "numpy", "invgp.cli.check"}
 
 
 def test_that_the_shell_completes_options(tmp_path: Path) -> None:
-    offered, modules = completed("invgp run --w", tmp_path)
+    offered, modules = complete("invgp run --w", tmp_path)
     assert offered == ["--without", "--workers"]
     assert not modules & {*HEAVY}
 

@@ -100,6 +100,6 @@ def test_that_a_limit_of_processor_time_asks_any_command_to_end(tmp_path: Path) 
         while not (tmp_path / "started").exists() and process.poll() is None:
             time.sleep(0.01)
         process.send_signal(signal.SIGXCPU)
-        _, told = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, told.strip().splitlines()[-1]) == (130, "invgp: interrupted")
-    assert "Traceback" not in told
+        _, reported = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, reported.strip().splitlines()[-1]) == (130, "invgp: interrupted")
+    assert "Traceback" not in reported

@@ -85,11 +85,11 @@ def test_that_the_number_of_simultaneous_runs_is_printed_and_saved(invgp_here: C
     write_files(tmp_path, with_inference('backend = "threading"', config=with_program(directory=tmp_path)))
     for workers in ("1", "2"):
         result = invgp_here("run", "survey.toml", "--workers", workers, "-o", f"{workers}.nc", cwd=tmp_path)
-        said = re.search(r", (\d\.\d) runs at once$", result.stdout.strip())
-        assert said is not None, result.stdout + result.stderr
+        printed = re.search(r", (\d\.\d) runs at once$", result.stdout.strip())
+        assert printed is not None, result.stdout + result.stderr
         with xr.open_dataset(tmp_path / f"{workers}.nc") as posterior:
             reached = posterior.attrs["invgp_runs_at_once"]
-        assert said[1] == f"{reached:.1f}"
+        assert printed[1] == f"{reached:.1f}"
         assert 0.0 < reached < 1.05 * int(workers)
     one, two = (xr.load_dataset(tmp_path / f"{workers}.nc").drop_attrs() for workers in ("1", "2"))
     xr.testing.assert_identical(one, two)

@@ -81,8 +81,8 @@ def main(folder: Path) -> None:
         cluster.adapt(minimum=2, maximum=2, interval="1s")  # a job that is cancelled is submitted anew
         process = invgp(folder, "slurm.nc", "--scheduler", cluster.scheduler_address)
         cancelled = cancel_in_the_middle(process, folder / "slurm.ledger.sqlite")
-        said, _ = process.communicate(timeout=PATIENCE)
-        print("through Slurm:  ", said.strip())
+        printed, _ = process.communicate(timeout=PATIENCE)
+        print("through Slurm:  ", printed.strip())
         print(f"cancelled: job {cancelled}; jobs at the end: {', '.join(jobs())}")
     if process.returncode:
         raise SystemExit("the inversion through Slurm failed")

@@ -215,8 +215,8 @@ def test_that_a_mistake_gives_the_error_message_of_the_config(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError) as caught:
         invgp.define(**arguments(**changes))
-    told = str(caught.value)
-    assert told == sentence if not sentence.endswith("valid: ") else told.startswith(sentence)
+    reported = str(caught.value)
+    assert reported == sentence if not sentence.endswith("valid: ") else reported.startswith(sentence)
 
 
 def test_that_inconsistent_correlations_are_reported_for_every_definition_of_the_noise() -> None:

@@ -174,7 +174,7 @@ def test_that_each_format_can_be_configured(reader: str, write_survey: WriteSurv
 def test_that_a_mistake_gives_one_error_message(forward: str, sentence: str | None, write_survey: WriteSurvey) -> None:
     with pytest.raises(ConfigError) as caught:
         load_with(forward, write_survey)
-    said = str(caught.value).replace(str(write_survey().parent), "<here>")
+    printed = str(caught.value).replace(str(write_survey().parent), "<here>")
     if sentence is None:
         sentence = "forward.output_files[0]: must be a table such as { path = \"times.txt\" }, was 'out.txt'"
-    assert said == sentence
+    assert printed == sentence

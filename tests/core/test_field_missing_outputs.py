@@ -192,7 +192,7 @@ def test_that_a_linear_model_is_exact_once_enough_runs_have_each_output(how: str
 
 @pytest.mark.parametrize("runs", [24, 90])
 def test_that_correlated_noise_and_gaps_go_together(runs: int) -> None:
-    """The same data, told before their noise is made independent."""
+    """The same data, before a transformation makes their noise independent."""
     backend = Backend(np, "cpu")
     problem = LinearProblem(backend)
     places = np.arange(40)
@@ -219,7 +219,7 @@ def test_that_blocks_fill_their_own_gaps() -> None:
 def test_that_noise_of_blocks_and_joined_data_covers_what_gaps_leave_open(
     backend: Backend, tolerance: Tolerance
 ) -> None:
-    """By brute force: what the runs that lack an output would have said of it, at each point."""
+    """By brute force: the predictions of missing outputs by the runs that lack them, at each point."""
     rng = np.random.default_rng(6)
     w, points = rng.standard_normal((12, 4)), rng.standard_normal((9, 4))
     outputs = w @ rng.standard_normal((4, 6)) + np.sin(w[:, :1])

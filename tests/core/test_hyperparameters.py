@@ -105,7 +105,7 @@ class SiteUpdate:
 
 @dataclass(frozen=True)
 class Probe:
-    """In place of an optimiser: asks about a point and its neighbours along every axis, and keeps what it is told."""
+    """A stand-in for an optimiser: asks for a point and its neighbours, and keeps what it gets."""
 
     at: np.ndarray
     heard: list
@@ -125,7 +125,7 @@ class Probe:
         return replace(state, trial=asked[0 if done else len(self.heard)], finished="asked" if done else "")
 
     def gradients(self):
-        """As told, and by finite differences of the values told."""
+        """Return the gradient that was passed, and finite differences of the values."""
         values = np.asarray([value for value, _ in self.heard[1:]]).reshape(-1, 2)
         return self.heard[0][1], (values[:, 0] - values[:, 1]) / (2 * self.step)
 
@@ -162,9 +162,9 @@ def test_that_the_gradient_of_the_objective_is_that_of_finite_differences(degree
     )
     start = learning.initial_values(prior)._replace(noise=np.asarray([0.1, 0.05]))
     learning.fit(prior, some_sites(rng, model), start)
-    told, expected = probe.gradients()
+    reported, expected = probe.gradients()
     assert np.all(np.abs(expected[: len(theta) + len(noise)]) > 0.01)
-    np.testing.assert_allclose(told, expected, rtol=2e-5, atol=1e-5)
+    np.testing.assert_allclose(reported, expected, rtol=2e-5, atol=1e-5)
 
 
 def test_that_the_objective_is_the_exact_evidence_of_a_linear_model_for_all_noise_and_kernels(numpy_backend):
@@ -208,8 +208,8 @@ def test_that_mini_batches_learn_the_kernels_that_maximise_the_exact_evidence(nu
     state, info = batches.init(algorithm.init().trial), None
     while not state.finished and state.passes < 100:
         rows, f = batches.ask(state)
-        state, told = batches.tell(state, model.outputs(f, rows), np.ones(f.shape[:2], dtype=bool))
-        info = told or info
+        state, reported = batches.tell(state, model.outputs(f, rows), np.ones(f.shape[:2], dtype=bool))
+        info = reported or info
     assert state.converged
     np.testing.assert_allclose(state.posterior.hyper.theta, best.x, atol=0.01)
     assert info.elbo == pytest.approx(-best.fun, abs=0.01)

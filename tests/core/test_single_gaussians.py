@@ -49,9 +49,9 @@ def test_that_the_best_diagonal_gaussian_has_the_variances_of_each_variable_give
         Z = parameters.inducing[j]
         inverse = np.linalg.inv(kernel(Z, Z))
         A = inverse @ kernel(Z, X)
-        told = A**2 @ trial.pseudo.precision[j]
-        assert np.median(told * np.diag(np.linalg.inv(inverse))) > 0.3  # what the data say counts
-        np.testing.assert_allclose(trial.bound_state.q.spread[0, j], 1.0 / (np.diag(inverse) + told), rtol=1e-6)
+        reported = A**2 @ trial.pseudo.precision[j]
+        assert np.median(reported * np.diag(np.linalg.inv(inverse))) > 0.3  # what the data say counts
+        np.testing.assert_allclose(trial.bound_state.q.spread[0, j], 1.0 / (np.diag(inverse) + reported), rtol=1e-6)
 
 
 def test_that_the_best_diagonal_gaussian_has_the_exact_mean(numpy_backend):

@@ -195,9 +195,9 @@ def test_that_the_page_about_umbridge_runs(root, tmp_path):
     command = [sys.executable, "-m", "invgp", "serve", "survey.toml", "--port", "0"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
         try:
-            told = "".join(server.stdout.readline() for _ in range(3))
-            port = re.search(r"http://127.0.0.1:(\d+)", told)[1]
-            assert told.replace(port, "4242") in page.read_text(encoding="utf-8")
+            reported = "".join(server.stdout.readline() for _ in range(3))
+            port = re.search(r"http://127.0.0.1:(\d+)", reported)[1]
+            assert reported.replace(port, "4242") in page.read_text(encoding="utf-8")
             outcome = subprocess.run(
                 [sys.executable, "-c", client.replace("4242", port)], capture_output=True, text=True, check=False
             )
@@ -257,12 +257,12 @@ def test_that_every_page_with_code_is_run(root):
 
 def test_that_the_page_about_interpretation_quotes_the_messages(root):
     sources = "".join(path.read_text(encoding="utf-8") for path in (root / "invgp").rglob("*.py"))
-    said = re.sub(r'"\s*\n\s*f?"', "", sources).lower()
+    text = re.sub(r'"\s*\n\s*f?"', "", sources).lower()
     table = (root / "docs" / "reading.md").read_text(encoding="utf-8").partition("## The diagnostics")[2]
     quoted = re.findall(r"\*([^*|]+)\*", "".join(re.findall(r"^\| (\*.*?) \|", table, re.MULTILINE)))
     assert len(quoted) == 18
     for words in (part.strip().lower() for quote in quoted for part in quote.split("...")):
-        assert words in said, words
+        assert words in text, words
 
 
 @pytest.mark.parametrize("name", ["config", "command"])
@@ -343,6 +343,6 @@ def test_that_the_page_about_python_runs(root, tmp_path):
 
 def test_that_the_page_about_the_command_line_lists_every_exit_code(root):
     page = (root / "docs" / "cli.md").read_text(encoding="utf-8")
-    told = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+    reported = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
     named = {kind.exit_code for kind in (errors.InvgpError, *errors.InvgpError.__subclasses__())}
-    assert told == {0, *named, calibrate.NOT_CALIBRATED, cli.INTERRUPTED}
+    assert reported == {0, *named, calibrate.NOT_CALIBRATED, cli.INTERRUPTED}

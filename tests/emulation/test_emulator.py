@@ -186,14 +186,14 @@ def test_that_a_high_degree_is_not_used_where_it_varies_between_the_outermost_ru
 
 @pytest.mark.parametrize(("runs_a_site", "largest_error"), [(1, 0.12), (2, 0.04), (4, 0.02)])
 def test_that_errors_over_the_prior_are_small_and_correctly_estimated(line, runs_a_site, largest_error):
-    said, found = [], []
+    printed, found = [], []
     for seed in range(4):
         rng = np.random.default_rng(seed)
         emulator = emulate(line, run(Runs.empty(8, 4), prior_draws(line, rng, runs_a_site), times))
-        said.append(emulator.error)
+        printed.append(emulator.error)
         found.append(rms(true_errors(line, emulator, prior_draws(line, rng, 64), times)))
     assert rms(found) < largest_error
-    assert 1 / 1.5 < rms(said) / rms(found) < 1.5
+    assert 1 / 1.5 < rms(printed) / rms(found) < 1.5
 
 
 @pytest.mark.parametrize("width", [0.5, 0.2])

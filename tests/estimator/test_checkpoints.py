@@ -34,14 +34,14 @@ class Momentum:
     class State:
         trial: np.ndarray
         speed: np.ndarray
-        told: int = 0
+        reported: int = 0
 
     def init(self, point):
         return self.State(point, np.zeros_like(point))
 
     def tell(self, state, gradient):
         speed = 0.9 * state.speed - 0.01 * gradient
-        return self.State(state.trial + speed, speed, state.told + 1)
+        return self.State(state.trial + speed, speed, state.reported + 1)
 
 
 FITS = {

@@ -167,8 +167,8 @@ def test_that_a_file_takes_only_the_function_that_was_saved(power, name, message
     np.testing.assert_array_equal(again.predict_latent(NEW)[0], model.predict_latent(NEW)[0])
     with pytest.raises(ValueError, match=message):
         SAVIGP.load(tmp_path / "model.npz", _black_box(power, name))
-    told = SAVIGP.load(tmp_path / "model.npz", _black_box(power, name), other_functions=True)
-    np.testing.assert_array_equal(told.predict_latent(NEW)[0], model.predict_latent(NEW)[0])
+    reported = SAVIGP.load(tmp_path / "model.npz", _black_box(power, name), other_functions=True)
+    np.testing.assert_array_equal(reported.predict_latent(NEW)[0], model.predict_latent(NEW)[0])
 
 
 POWER = 2.0

@@ -1,4 +1,4 @@
-"""Runs that fail, and runs that lack an output: at random they change nothing in expectation, otherwise it is told."""
+"""Failed runs and missing outputs: at random they change nothing in expectation; otherwise a warning is given."""
 
 from __future__ import annotations
 

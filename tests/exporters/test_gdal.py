@@ -45,21 +45,21 @@ def files(tmp_path_factory):
 def test_that_gdalinfo_locates_the_map(files):
     _, written, tiff = files
     for source in (f"NETCDF:{written}:resistivity", tiff):
-        told = info(source)
-        assert told["size"] == [6, 3]
-        assert told["geoTransform"] == [499990.0, 20.0, 0.0, 6000075.0, 0.0, -30.0]
-        assert told["stac"]["proj:epsg"] == 28354
-        assert len(told["bands"]) == 2
+        reported = info(source)
+        assert reported["size"] == [6, 3]
+        assert reported["geoTransform"] == [499990.0, 20.0, 0.0, 6000075.0, 0.0, -30.0]
+        assert reported["stac"]["proj:epsg"] == 28354
+        assert len(reported["bands"]) == 2
 
 
 def test_that_a_map_states_the_range_of_its_axes_and_gis_programs_find_its_sites(files, tmp_path):
     grid, written, _ = files
     np.testing.assert_array_equal(netcdf.read(written)["easting"].attrs["actual_range"], [500000.0, 500100.0])
     [points] = export(grid, "geopackage", tmp_path / "points.gpkg", ["resistivity"])
-    told = gdal("ogrinfo", "-so", "-al", points)
-    assert "Feature Count: 18\n" in told
-    assert "Extent: (500000.000000, 6000000.000000) - (500100.000000, 6000060.000000)\n" in told
-    assert 'ID["EPSG",28354]' in told
+    reported = gdal("ogrinfo", "-so", "-al", points)
+    assert "Feature Count: 18\n" in reported
+    assert "Extent: (500000.000000, 6000000.000000) - (500100.000000, 6000060.000000)\n" in reported
+    assert 'ID["EPSG",28354]' in reported
 
 
 def test_that_geotiff_and_netcdf_agree_cell_for_cell(files):
@@ -83,10 +83,10 @@ def test_that_latitudes_are_recognised_in_any_position(tmp_path):
     posterior = invgp.invert(replace(problem, survey=survey, latents=short))
     assert posterior["lat"].attrs["standard_name"] == "latitude"
     grid = invgp.predict(posterior, "lat=60:61:0.25,lon=10:12:0.5")
-    told = info(f"NETCDF:{netcdf.write(grid, tmp_path / 'map.nc')}:thickness")
-    assert told["size"] == [5, 5]
-    np.testing.assert_allclose(told["geoTransform"], [9.75, 0.5, 0.0, 61.125, 0.0, -0.25])
-    assert told["stac"]["proj:epsg"] == 4326
+    reported = info(f"NETCDF:{netcdf.write(grid, tmp_path / 'map.nc')}:thickness")
+    assert reported["size"] == [5, 5]
+    np.testing.assert_allclose(reported["geoTransform"], [9.75, 0.5, 0.0, 61.125, 0.0, -0.25])
+    assert reported["stac"]["proj:epsg"] == 4326
 
 
 def test_that_a_map_in_kilometres_is_where_its_points_are_in_metres(tmp_path):

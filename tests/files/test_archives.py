@@ -81,10 +81,10 @@ DAMAGED = {
 
 @pytest.mark.parametrize("what", DAMAGED)
 def test_that_an_array_that_cannot_be_read_is_reported(what, tmp_path):
-    content, told = DAMAGED[what]
+    content, reported = DAMAGED[what]
     path = tmp_path / "noise.npy"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=reported):
         read_array(path)
 
 

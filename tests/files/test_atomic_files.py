@@ -45,7 +45,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(*arguments: str) -> Callable[[Path], None]:
     def run(folder: Path) -> None:
         sys.argv = ["invgp", *(argument.replace("FOLDER", str(folder)) for argument in arguments)]
-        with (folder.parent / "said.txt").open("w") as said, redirect_stderr(said), redirect_stdout(said):
+        with (folder.parent / "printed.txt").open("w") as printed, redirect_stderr(printed), redirect_stdout(printed):
             main()
 
     return run
@@ -92,7 +92,7 @@ def in_a_child(write: Callable[[Path], None], folder: Path, largest: int, *, die
         except SystemExit as end:
             code = int(end.code or 0)
         except WriteError as error:
-            (folder.parent / "said.txt").write_text(f"invgp: {error}\n")
+            (folder.parent / "printed.txt").write_text(f"invgp: {error}\n")
         except BaseException:
             traceback.print_exc()
         finally:
@@ -116,7 +116,7 @@ def test_that_old_results_survive_a_kill_and_a_full_disk(
 
     assert in_a_child(write, folder, size // 2, dies=False) == 1
     assert {path.name: path.read_text() for path in folder.iterdir()} == dict.fromkeys(files, "an old result")
-    [sentence] = (tmp_path / "said.txt").read_text().splitlines()
+    [sentence] = (tmp_path / "printed.txt").read_text().splitlines()
     assert sentence.startswith("invgp: ")
     assert sentence.endswith(": File too large")
     assert "could not be written to " in sentence

@@ -91,11 +91,11 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 def run_in_process(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """The command line in this process, which need not start Python: for a command that nobody interrupts."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    code, said, told = 0, StringIO(), StringIO()
+    code, printed, reported = 0, StringIO(), StringIO()
     with ExitStack() as stack:
         stack.enter_context(chdir(cwd))
-        stack.enter_context(redirect_stdout(said))
-        stack.enter_context(redirect_stderr(told))
+        stack.enter_context(redirect_stdout(printed))
+        stack.enter_context(redirect_stderr(reported))
         stack.enter_context(patch.object(sys, "argv", ["invgp", *map(str, arguments)]))
         stack.enter_context(patch.object(tempfile, "tempdir", os.environ.get("TMPDIR")))
         try:
@@ -105,7 +105,7 @@ def run_in_process(*arguments: str | Path, cwd: Path) -> subprocess.CompletedPro
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-    return subprocess.CompletedProcess(["invgp", *map(str, arguments)], code, said.getvalue(), told.getvalue())
+    return subprocess.CompletedProcess(["invgp", *map(str, arguments)], code, printed.getvalue(), reported.getvalue())
 
 
 def with_program(config: str = CONFIG, body: str = SIMULATOR, *, directory: Path) -> str:

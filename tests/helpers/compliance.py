@@ -19,5 +19,5 @@ def complaints(path: Path, but: tuple[str, ...] = ()) -> list[str]:
     lines = outcome.stdout.splitlines()
     starts = [i for i, line in enumerate(lines) if line.startswith("§")]
     assert starts, outcome.stdout
-    told = [" ".join(lines[i:j]).strip() for i, j in zip(starts, [*starts[1:], len(lines)], strict=True)]
-    return [text for text in told if not text.startswith(but)]
+    reported = [" ".join(lines[i:j]).strip() for i, j in zip(starts, [*starts[1:], len(lines)], strict=True)]
+    return [text for text in reported if not text.startswith(but)]

@@ -210,8 +210,8 @@ class Truth:
 
 def list_runs(path: Path) -> tuple[int, list[dict[str, object]], str]:
     """Exit code, runs and standard error of `invgp runs list --json`."""
-    said = run_in_process("runs", "list", path.name, "--json", cwd=path.parent)
-    return said.returncode, json.loads(said.stdout) if said.returncode == 0 else [], said.stderr
+    printed = run_in_process("runs", "list", path.name, "--json", cwd=path.parent)
+    return printed.returncode, json.loads(printed.stdout) if printed.returncode == 0 else [], printed.stderr
 
 
 def export(path: Path, model: int) -> tuple[int, pd.DataFrame]:
@@ -219,8 +219,8 @@ def export(path: Path, model: int) -> tuple[int, pd.DataFrame]:
     target = path.with_name("runs.csv")
     target.unlink(missing_ok=True)
     start = MODELS[model].digest[:4]
-    said = run_in_process("runs", "export", path.name, "-o", target.name, "--model", start, cwd=path.parent)
-    return said.returncode, pd.read_csv(target) if said.returncode == 0 else pd.DataFrame()
+    printed = run_in_process("runs", "export", path.name, "-o", target.name, "--model", start, cwd=path.parent)
+    return printed.returncode, pd.read_csv(target) if printed.returncode == 0 else pd.DataFrame()
 
 
 def judge(path: Path, truth: Truth) -> tuple[str, bool]:
@@ -231,13 +231,13 @@ def judge(path: Path, truth: Truth) -> tuple[str, bool]:
     AssertionError
         An exit code or a value is wrong.
     """
-    code, listed, told = list_runs(path)
-    assert code in SENTENCES, told
-    assert code == 0 or told.startswith("invgp: the ledger ") or told.startswith("invgp: the indexes"), told
+    code, listed, reported = list_runs(path)
+    assert code in SENTENCES, reported
+    assert code == 0 or reported.startswith("invgp: the ledger ") or reported.startswith("invgp: the indexes"), reported
     for row in listed:
         key = row["model"], row["label"]
         assert truth.rows.get(key) == row | {"run": 0}, f"{row} for {truth.rows.get(key)}"
-    silent = code == 0 and len(listed) < len(truth.rows) and "damage" not in told
+    silent = code == 0 and len(listed) < len(truth.rows) and "damage" not in reported
     code, table = export(path, 0)
     assert code in SENTENCES
     if len(table):
@@ -261,8 +261,8 @@ def judge(path: Path, truth: Truth) -> tuple[str, bool]:
                 assert made.outputs.tobytes() == expected.outputs.tobytes()
     except (ConfigError, LedgerError):
         return "refused", silent
-    code, listed, told = list_runs(path)
-    assert code == 0, told
+    code, listed, reported = list_runs(path)
+    assert code == 0, reported
     return "used" if listed else "used, with no run left", silent
 
 

@@ -69,7 +69,7 @@ def left_behind(mark: str) -> list[str]:
 
 
 def interrupt(process: subprocess.Popen[str], *, group: bool = True) -> tuple[str, float]:
-    """Ctrl-C; what is said on standard error, and the seconds until the end."""
+    """Send SIGINT; return the standard error output and the seconds until the process ends."""
     started = time.monotonic()
     if group:
         os.killpg(process.pid, signal.SIGINT)
@@ -80,5 +80,5 @@ def interrupt(process: subprocess.Popen[str], *, group: bool = True) -> tuple[st
 
 
 def own_words(errors: str) -> list[str]:
-    """What was said, line by line; joblib warns of what it cleans up."""
+    """Return the lines of the output without the warnings of joblib about resources that it removes."""
     return [line for line in errors.splitlines() if line.startswith(("invgp:", "emulator", "evaluation", "Traceback"))]

@@ -1,4 +1,4 @@
-"""Servers: UM-Bridge's own, and raw sockets that behave as they are told."""
+"""Servers: UM-Bridge's own, and raw sockets with a given behaviour."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Behaviour = Callable[[socket.socket], None]
 class RawServer:
     """Says what UM-Bridge wants to hear, until it is asked to evaluate; then it does as it likes."""
 
-    def __init__(self, behaviour: Behaviour, told: dict[str, Any] | None = None) -> None:
+    def __init__(self, behaviour: Behaviour, reported: dict[str, Any] | None = None) -> None:
         self._behaviour = behaviour
         self._told = {
             "/Info": {"protocolVersion": 1.0, "models": ["times"]},
             "/ModelInfo": {"support": {"Evaluate": True}},
             "/InputSizes": {"inputSizes": [2, 1]},
             "/OutputSizes": {"outputSizes": [2, 1]},
-            **(told or {}),
+            **(reported or {}),
         }
         self.asked = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -97,8 +97,8 @@ GOOD = http(b'{"output": [[1, 2.5], [3e0]]}')
 
 
 @contextmanager
-def raw_server(behaviour: Behaviour, told: dict[str, Any] | None = None) -> Iterator[RawServer]:
-    with closing(RawServer(behaviour, told)) as server:
+def raw_server(behaviour: Behaviour, reported: dict[str, Any] | None = None) -> Iterator[RawServer]:
+    with closing(RawServer(behaviour, reported)) as server:
         yield server
 
 

@@ -1,4 +1,4 @@
-"""Second solutions of the whole field: where they are looked for, whether they are found, and what is said of them."""
+"""Alternative solutions of the whole field: where they are searched for, and how they are reported."""
 
 import contextlib
 from dataclasses import replace
@@ -64,10 +64,10 @@ def test_that_a_mirrored_solution_of_the_whole_field_is_reported(side, odds, see
     problem, h = mirrored_problem(300.0, side)
     posterior = invgp.invert(problem, seed=seed)
     assert posterior.attrs["invgp_converged"] == "yes"
-    said = posterior.attrs["invgp_diagnostics"]
-    assert "Another solution explains the data about as well" in said
-    assert odds in said
-    assert "it differs at 40 of 40 sites" in said
+    printed = posterior.attrs["invgp_diagnostics"]
+    assert "Another solution explains the data about as well" in printed
+    assert odds in printed
+    assert "it differs at 40 of 40 sites" in printed
     # One of the two it is, without kinks from the one to the other, and at a price of a few runs a site.
     mean = posterior["h"].values - 300.0
     score = (np.abs(mean) - np.abs(h - 300.0)) / posterior["h_std"].values
@@ -80,8 +80,8 @@ def test_that_of_two_solutions_the_more_probable_is_kept():
     """The prior is nearer to one of them, and says how much more probable it is; the evidence says it too."""
     posterior = invgp.invert(mirrored_problem(330.0, 1.0)[0], seed=1)
     assert (posterior["h"] > 300.0).all()
-    said = posterior.attrs["invgp_diagnostics"]
-    assert "though this one is 12 times as probable" in said
+    printed = posterior.attrs["invgp_diagnostics"]
+    assert "though this one is 12 times as probable" in printed
     # Of two narrow solutions the odds are those of the prior at them.
     x = posterior["x"].values
     covariance = 60.0**2 * (np.exp(-0.5 * ((x[:, None] - x) / 30.0) ** 2) + 1e-6 * np.eye(40))

@@ -66,7 +66,7 @@ def test_that_the_latents_and_layers_whose_shape_is_in_doubt_are_named():
     errors[[4, 7], 1], errors[2, 0] = (0.3, 0.4), np.nan
     assert doubtful_latents(problem, errors) == ["resistivity 2"]
     predicted = np.nan_to_num(problem.survey.Y)
-    said = diagnose(
+    printed = diagnose(
         problem,
         predicted,
         0.0 * predicted,
@@ -74,7 +74,7 @@ def test_that_the_latents_and_layers_whose_shape_is_in_doubt_are_named():
         latents=doubtful_latents(problem, errors),
     ).sentences
     doubt = "At 2 of 12 sites the posterior of resistivity 2 is not Gaussian in shape"
-    assert [s for s in said if s.startswith(doubt) and "site 8, 5." in s]
+    assert [s for s in printed if s.startswith(doubt) and "site 8, 5." in s]
     errors[4] = 0.3
     assert doubtful_latents(problem, errors) == []  # all of them: there is nothing to tell apart
 

@@ -197,9 +197,9 @@ def test_that_missing_observations_and_covariates_pass_through_the_emulator():
 )
 def test_that_a_posterior_that_is_not_gaussian_is_reported(function, noise, emulator, seed):
     posterior = invgp.invert(one_site(function, noise, emulator=emulator), seed=seed)
-    said = posterior.attrs["invgp_diagnostics"]
+    printed = posterior.attrs["invgp_diagnostics"]
     assert any(
-        words in said for words in ("not Gaussian in shape", "does not explain the data", "could not be determined")
+        words in printed for words in ("not Gaussian in shape", "does not explain the data", "could not be determined")
     )
 
 

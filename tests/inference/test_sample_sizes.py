@@ -1,4 +1,4 @@
-"""How many samples of a site are taken, and of how many sites at once; and that searches end where they are told to."""
+"""Numbers of samples per site and of sites per batch; searches end at their limits."""
 
 from dataclasses import replace
 

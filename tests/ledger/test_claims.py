@@ -48,15 +48,15 @@ class Slow:
 
 
 class Listening(SilentMonitor):
-    """Remembers whom it was told to wait for."""
+    """Records the processes that it has to wait for."""
 
     def __init__(self) -> None:
         self.makers: list[str] = []
-        self.told = threading.Event()
+        self.reported = threading.Event()
 
     def report_waiting(self, runs: int, owner: str) -> None:
         self.makers.append(owner)
-        self.told.set()
+        self.reported.set()
 
 
 def run(model: Slow, values: list[float], folder: Path, **how) -> Evaluations:
@@ -126,7 +126,7 @@ def test_that_a_process_that_lives_is_waited_for_until_it_ends(tmp_path: Path) -
     model, listening = Slow(), Listening()
     with another_process_with_claims(tmp_path) as process, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(run, model, [3, 4, 1], tmp_path, monitor=listening)
-        assert listening.told.wait(PATIENCE)
+        assert listening.reported.wait(PATIENCE)
         time.sleep(0.2)
         assert model.asked == {4: 1}
         assert set(listening.makers) == {f"process {process.pid}"}

@@ -1,4 +1,4 @@
-"""A damaged ledger is told by a sentence, and what is damaged in it is never taken for a result."""
+"""A damaged ledger is reported in one sentence, and damaged rows are never used as results."""
 
 from __future__ import annotations
 
@@ -220,10 +220,10 @@ def test_that_statistics_of_analyze_are_allowed(path: Path) -> None:
 )
 def test_that_other_tables_than_those_of_a_ledger_are_refused(statement: str, reason: str, path: Path) -> None:
     edit(path, statement)
-    said = run_in_process("runs", "list", path.name, cwd=path.parent)
-    assert (said.returncode, said.stdout) == (2, "")
-    assert said.stderr.startswith(f"invgp: the ledger 'runs.sqlite' cannot be used: {reason}")
-    assert "no run that it holds is lost" not in said.stderr
+    printed = run_in_process("runs", "list", path.name, cwd=path.parent)
+    assert (printed.returncode, printed.stdout) == (2, "")
+    assert printed.stderr.startswith(f"invgp: the ledger 'runs.sqlite' cannot be used: {reason}")
+    assert "no run that it holds is lost" not in printed.stderr
     with pytest.raises(ConfigError, match="it is damaged"):
         Ledger(path)
 
@@ -233,9 +233,9 @@ def test_that_a_truncated_ledger_ends_an_inversion_before_the_first_run(tmp_path
     data = (tmp_path / "posterior.ledger.sqlite").read_bytes()
     (tmp_path / "posterior.ledger.sqlite").write_bytes(data[: len(data) // 2])
     write_files(tmp_path, with_program(body="touch $(dirname $0)/was_called", directory=tmp_path))
-    said = run_in_process("run", "survey.toml", cwd=tmp_path)
-    assert said.returncode == 2
-    assert "posterior.ledger.sqlite' cannot be used: it is damaged (" in said.stderr
+    printed = run_in_process("run", "survey.toml", cwd=tmp_path)
+    assert printed.returncode == 2
+    assert "posterior.ledger.sqlite' cannot be used: it is damaged (" in printed.stderr
     assert not (tmp_path / "was_called").exists()
     assert (tmp_path / "posterior.ledger.sqlite").read_bytes() == data[: len(data) // 2]
 
@@ -256,6 +256,6 @@ def test_that_control_characters_in_a_ledger_are_escaped(path: Path) -> None:
         context = RunContext(["\x1b[2Jlabel"], path.parent)
         evaluate(model, VALUES[:1], context, recorder=ledger.open_recorder(model))
     for arguments in (("list", path.name), ("show", path.name, str(2 * RUNS + 1))):
-        said = run_in_process("runs", *arguments, cwd=path.parent).stdout
-        assert "\\x1b[2Jlabel" in said
-        assert "\x1b" not in said
+        printed = run_in_process("runs", *arguments, cwd=path.parent).stdout
+        assert "\\x1b[2Jlabel" in printed
+        assert "\x1b" not in printed

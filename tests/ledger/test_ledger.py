@@ -34,7 +34,7 @@ CAN_MOUNT = shutil.which("unshare") and subprocess.run([*SMALL_DISK, "true"], ch
 
 @dataclass
 class Model:
-    """Doubles its input; fails at negative ones as often as told; remembers what it was asked."""
+    """Doubles its input; fails at negative inputs a given number of times; records its inputs."""
 
     rows_per_task: int = 2
     digest: str = "5eed"
@@ -359,14 +359,14 @@ def test_that_a_damaged_ledger_is_reported_in_one_sentence(tmp_path: Path) -> No
 
 
 def test_that_results_are_synchronised_with_the_disk_before_they_are_used(ledger: Ledger, monkeypatch) -> None:
-    said: list[str] = []
+    printed: list[str] = []
     for name in ("record", "sync"):
         plain = getattr(Recorder, name)
         monkeypatch.setattr(
-            Recorder, name, lambda *a, plain=plain, name=name: (said.append(name), plain(*a))[1]
+            Recorder, name, lambda *a, plain=plain, name=name: (printed.append(name), plain(*a))[1]
         )  # fmt: skip
-    run(Model(1), rows(1, 2, 3), ledger, watch=lambda part: said.append("watched"))
-    assert said == ["record", "watched"] * 3 + ["sync"]
+    run(Model(1), rows(1, 2, 3), ledger, watch=lambda part: printed.append("watched"))
+    assert printed == ["record", "watched"] * 3 + ["sync"]
     with sqlite3.connect(ledger.path) as other:
         assert other.execute("SELECT COUNT(*) FROM runs").fetchone() == (3,)
 

@@ -160,7 +160,7 @@ def test_that_parameters_may_live_where_the_data_live(backend):
 
 @pytest.mark.parametrize("name", [name for name, (likelihood, _, _) in CASES.items() if likelihood.outputs == 3])
 def test_that_each_missing_output_adds_nothing(name):
-    """Given the latents, outputs are independent here: what is lost with one is what it alone would have said."""
+    """Given the latents, outputs are independent here: a missing output removes only its own term."""
     likelihood, (y, f), _ = CASES[name]
     alone = []
     for output in range(3):

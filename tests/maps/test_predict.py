@@ -196,8 +196,10 @@ def test_that_the_summary_of_a_quantity_agrees_with_its_joint_draws(change):
         draws, std = found[f"{name}_sample"], found[f"{name}_std"]
         np.testing.assert_allclose((draws.mean("realization") - found[name]) / std, 0.0, atol=0.04)
         np.testing.assert_allclose(draws.std("realization") / std, 1.0, atol=0.06)
-        told = found[f"{name}_quantile"]
-        np.testing.assert_allclose((draws.quantile(told["quantile"], "realization") - told) / std, 0.0, atol=0.06)
+        reported = found[f"{name}_quantile"]
+        np.testing.assert_allclose(
+            (draws.quantile(reported["quantile"], "realization") - reported) / std, 0.0, atol=0.06
+        )
         often = found[f"{name}_exceedance"].squeeze(f"{name}_threshold")
         np.testing.assert_allclose((draws > limit).mean("realization"), often, atol=0.015)
         assert float(often.min()) < 0.95

@@ -31,7 +31,7 @@ def area() -> xr.Dataset:
 
 
 @pytest.fixture(scope="session")
-def sounded() -> xr.Dataset:
+def sounding_map() -> xr.Dataset:
     """A posterior that predicts, of fields that vary between the sites; the northing comes first."""
     problem = map_problem()
     survey = replace(problem.survey, coordinates=problem.survey.coordinates[::-1])

@@ -70,9 +70,9 @@ def test_that_what_is_not_there_cannot_be_chosen(line: xr.Dataset) -> None:
 @pytest.mark.parametrize("size", [(8.5, 9.0), (12.0, 9.0), (18.0, 24.0), (40.0, 10.0)])
 @pytest.mark.parametrize("kind", ["section", "map", "fit", "draws", "convergence"])
 def test_that_a_figure_is_laid_out_for_its_size(
-    kind: str, size: tuple[float, float], line: xr.Dataset, sounded: xr.Dataset
+    kind: str, size: tuple[float, float], line: xr.Dataset, sounding_map: xr.Dataset
 ) -> None:
-    ds = line if kind == "section" else sounded
+    ds = line if kind == "section" else sounding_map
     options = plots.FigureOptions(
         size=(size[0] / 2.54, size[1] / 2.54), latents=(ds.attrs["invgp_latents"].split()[-1],)
     )
@@ -86,9 +86,9 @@ def test_that_a_figure_is_laid_out_for_its_size(
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["section", "map", "fit", "correlation", "draws", "convergence"])
 def test_that_a_size_too_small_to_be_read_is_refused(
-    kind: str, line: xr.Dataset, sounded: xr.Dataset, tmp_path: Path
+    kind: str, line: xr.Dataset, sounding_map: xr.Dataset, tmp_path: Path
 ) -> None:
-    ds = line if kind == "section" else sounded
+    ds = line if kind == "section" else sounding_map
     with pytest.raises(PlotError, match=r"size: must leave room for .*, was 3 x 3 cm"):
         plots.plot(ds, tmp_path / "small.png", [kind], plots.FigureOptions(size=(3.0 / 2.54, 3.0 / 2.54)), alone=True)
     assert list(tmp_path.iterdir()) == []

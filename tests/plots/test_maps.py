@@ -217,24 +217,24 @@ def test_that_a_volume_is_cut_in_the_middle_by_default(area: xr.Dataset) -> None
     )
 
 
-def test_that_a_map_shows_the_posterior_between_sites_not_an_interpolation(sounded: xr.Dataset) -> None:
-    figure = plots.plot_map(sounded, show=("std",), latents=("thickness",))
+def test_that_a_map_shows_the_posterior_between_sites_not_an_interpolation(sounding_map: xr.Dataset) -> None:
+    figure = plots.plot_map(sounding_map, show=("std",), latents=("thickness",))
     cells = np.asarray(figure.axes[0].collections[0].get_array())
-    assert float(sounded["thickness_std"].max()) < 2.95
+    assert float(sounding_map["thickness_std"].max()) < 2.95
     assert cells.max() > 2.999  # as in the prior: the data say nothing there
     [circles] = figure.axes[0].lines
-    assert len(np.asarray(circles.get_xdata())) == sounded.sizes["site"]
+    assert len(np.asarray(circles.get_xdata())) == sounding_map.sizes["site"]
     assert "Circles: sites." in figure.get_suptitle()
     assert figure.get_supxlabel().startswith("Easting")  # though the survey has its northing first
 
 
 def test_that_sites_too_many_to_be_distinguished_do_not_cover_a_map(
-    sounded: xr.Dataset, monkeypatch: pytest.MonkeyPatch
+    sounding_map: xr.Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["invgp.plots.map_figures"], "MANY", sounded.sizes["site"] - 1)
-    figure = plots.plot_map(sounded, show=("mean",))
+    monkeypatch.setattr(sys.modules["invgp.plots.map_figures"], "MANY", sounding_map.sizes["site"] - 1)
+    figure = plots.plot_map(sounding_map, show=("mean",))
     assert not figure.axes[0].lines
-    assert figure.get_suptitle().startswith(f"The {sounded.sizes['site']} sites are too many to be marked.")
+    assert figure.get_suptitle().startswith(f"The {sounding_map.sizes['site']} sites are too many to be marked.")
 
 
 def test_that_depth_runs_downwards_on_a_slice_of_a_volume(area: xr.Dataset) -> None:

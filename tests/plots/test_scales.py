@@ -91,9 +91,9 @@ def test_that_depths_and_limits_from_nothing_are_on_an_even_scale(area: xr.Datas
     assert not isinstance(depth.norm, LogNorm)
 
 
-def test_that_a_predicted_map_has_the_scale_of_its_link(sounded: xr.Dataset) -> None:
+def test_that_a_predicted_map_has_the_scale_of_its_link(sounding_map: xr.Dataset) -> None:
     limits = {"resistivity": (10.0, 100.0), "thickness": (1.0, 10.0)}
-    first, second, thickness = colours_of(plots.plot_map(sounded, show=("mean",), limits=limits))
+    first, second, thickness = colours_of(plots.plot_map(sounding_map, show=("mean",), limits=limits))
     assert isinstance(first.norm, LogNorm)
     assert isinstance(second.norm, LogNorm)
     assert not isinstance(thickness.norm, LogNorm)

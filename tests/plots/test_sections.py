@@ -115,9 +115,9 @@ def test_that_a_section_shows_quantities_and_keeps_limits(line: xr.Dataset) -> N
     np.testing.assert_array_equal(np.unique(np.asarray(figure.axes[1].lines[0].get_ydata())), [0.1, 0.9])
 
 
-def test_that_a_section_shows_the_posterior_between_sites(sounded: xr.Dataset) -> None:
-    line = invgp.predict(sounded, f"easting={float(sounded['easting'][0])},northing=::5", draws=2)
-    cut = plots.slice_grid(line, {"easting": float(sounded["easting"][0])})
+def test_that_a_section_shows_the_posterior_between_sites(sounding_map: xr.Dataset) -> None:
+    line = invgp.predict(sounding_map, f"easting={float(sounding_map['easting'][0])},northing=::5", draws=2)
+    cut = plots.slice_grid(line, {"easting": float(sounding_map["easting"][0])})
     drawn = np.asarray(plots.plot_section(cut, latents=("thickness",)).axes[0].lines[0].get_ydata())
     np.testing.assert_allclose(drawn, line["thickness"].values.ravel())
 

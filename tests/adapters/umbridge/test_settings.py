@@ -11,7 +11,7 @@ from invgp.adapters import AdapterError, Status
 
 
 @pytest.mark.parametrize(
-    ("told", "sentence"),
+    ("reported", "sentence"),
     [
         (
             {"/InputSizes": {"inputSizes": [3]}},
@@ -44,8 +44,8 @@ from invgp.adapters import AdapterError, Status
         ({"/ModelInfo": {"support": {}}}, "does not evaluate the model 'times'"),
     ],
 )
-def test_that_a_server_that_does_not_fit_is_reported(told: dict[str, Any], sentence: str) -> None:
-    with raw_server(sends(GOOD), told) as server:
+def test_that_a_server_that_does_not_fit_is_reported(reported: dict[str, Any], sentence: str) -> None:
+    with raw_server(sends(GOOD), reported) as server:
         outcome = times_model(server.url).evaluate(VALUES, context(3))
     assert set(outcome.status) == {Status.NOT_STARTED}
     assert outcome.messages == tuple(f"run site-{i}: server {server.url} {sentence}" for i in range(3))

@@ -151,16 +151,16 @@ def test_that_the_section_between_two_boreholes_is_found(section: Path) -> None:
     assert float(posterior["velocity_few_runs_std"].max()) > 0.0
     (section / "results").mkdir()
     posterior.to_netcdf(section / "results" / "small.nc")
-    said = subprocess.run(
+    summary = subprocess.run(
         [sys.executable, "figure.py", "small"], cwd=section, check=True, capture_output=True, text=True
     ).stdout
-    assert said.startswith("small: 120 runs")
+    assert summary.startswith("small: 120 runs")
     assert (section / "results" / "small_truth.png").stat().st_size > 10_000
 
 
 def test_that_the_file_that_describes_a_survey_is_written_last(basin: Path, section: Path) -> None:
-    for case, told in ((basin, "map.csv"), (section, "survey.csv")):  # run.sh makes no survey where it is there
-        assert max((case / "data").iterdir(), key=lambda path: path.stat().st_mtime_ns).name == told
+    for case, reported in ((basin, "map.csv"), (section, "survey.csv")):  # run.sh makes no survey where it is there
+        assert max((case / "data").iterdir(), key=lambda path: path.stat().st_mtime_ns).name == reported
 
 
 def test_that_rays_that_may_bend_are_no_later_than_straight_ones(section: Path) -> None:

@@ -36,17 +36,17 @@ CURVED = {**LINEAR, "averages:averages": "averages:curved_with_jacobian"}
 
 
 @pytest.fixture
-def loaded(folder: Path, changed: Callable[..., invgp.Problem]) -> Callable[..., invgp.Problem]:
+def load_changed(folder: Path, changed: Callable[..., invgp.Problem]) -> Callable[..., invgp.Problem]:
     (folder / "averages.py").write_text(WITH_JACOBIANS, encoding="utf-8")
     return changed
 
 
 @pytest.mark.parametrize("link", ["identity", "log"])
 def test_that_slopes_are_differences_of_the_simulator(
-    loaded: Callable[..., invgp.Problem], link: str, tmp_path: Path
+    load_changed: Callable[..., invgp.Problem], link: str, tmp_path: Path
 ) -> None:
     """Through links and units: the simulator returns cm, the data are in m."""
-    problem = loaded({**CURVED, 'positive = "down"': f'positive = "down"\nlink = "{link}"'})
+    problem = load_changed({**CURVED, 'positive = "down"': f'positive = "down"\nlink = "{link}"'})
     field = field_of(problem, select_backend("cpu"))
     rng = np.random.default_rng(1)
     w = rng.standard_normal((2, sum(basis.size for basis in field.bases)))
@@ -61,8 +61,10 @@ def test_that_slopes_are_differences_of_the_simulator(
         np.testing.assert_allclose(slopes @ direction[0], numeric, rtol=1e-5, atol=1e-5)
 
 
-def test_that_eight_runs_of_a_linear_simulator_give_the_exact_posterior(loaded: Callable[..., invgp.Problem]) -> None:
-    problem = loaded({**LINEAR, "kept_variance = 0.999": "kept_variance = 0.999999"})
+def test_that_eight_runs_of_a_linear_simulator_give_the_exact_posterior(
+    load_changed: Callable[..., invgp.Problem],
+) -> None:
+    problem = load_changed({**LINEAR, "kept_variance = 0.999": "kept_variance = 0.999999"})
     posterior = invgp.invert(problem)
     assert posterior.attrs["invgp_converged"] == "yes"
     assert posterior.attrs["invgp_runs"] == 16  # the second batch verifies the first
@@ -74,10 +76,10 @@ def test_that_eight_runs_of_a_linear_simulator_give_the_exact_posterior(loaded: 
 
 
 def test_that_a_nonlinear_simulator_has_the_same_posterior_with_fewer_runs(
-    loaded: Callable[..., invgp.Problem],
+    load_changed: Callable[..., invgp.Problem],
 ) -> None:
-    derived = invgp.invert(loaded(CURVED))
-    plain = invgp.invert(loaded({"averages:averages": "averages:curved"}))
+    derived = invgp.invert(load_changed(CURVED))
+    plain = invgp.invert(load_changed({"averages:averages": "averages:curved"}))
     assert derived.attrs["invgp_converged"] == plain.attrs["invgp_converged"] == "yes"
     assert derived.attrs["invgp_runs"] < 0.7 * plain.attrs["invgp_runs"]
     off = (derived["depth"] - plain["depth"]) / plain["depth_std"]
@@ -88,19 +90,19 @@ def test_that_a_nonlinear_simulator_has_the_same_posterior_with_fewer_runs(
 
 
 def test_that_jacobians_are_recorded_and_not_computed_again(
-    loaded: Callable[..., invgp.Problem], tmp_path: Path
+    load_changed: Callable[..., invgp.Problem], tmp_path: Path
 ) -> None:
-    problem, ledger = loaded(CURVED), tmp_path / "ledger.sqlite"
+    problem, ledger = load_changed(CURVED), tmp_path / "ledger.sqlite"
     first = invgp.invert(problem, ledger=ledger)
     again = invgp.invert(problem, ledger=ledger)
     np.testing.assert_array_equal(again["depth"], first["depth"])
     assert again.attrs["invgp_runs_from_ledger"] == again.attrs["invgp_runs"] == first.attrs["invgp_runs"]
-    other = loaded({**CURVED, "std.average = 0.5": "std.average = 0.7"})
+    other = load_changed({**CURVED, "std.average = 0.5": "std.average = 0.7"})
     assert invgp.invert(other, ledger=ledger).attrs["invgp_runs"] < first.attrs["invgp_runs"]
 
 
-def test_that_a_jacobian_counts_at_its_declared_cost(loaded: Callable[..., invgp.Problem]) -> None:
+def test_that_a_jacobian_counts_at_its_declared_cost(load_changed: Callable[..., invgp.Problem]) -> None:
     costs = {**LINEAR, "vectorised = false": "vectorised = false\njacobian = true\njacobian_cost = 1"}
-    assert invgp.invert(loaded(costs)).attrs["invgp_runs"] == 32
+    assert invgp.invert(load_changed(costs)).attrs["invgp_runs"] == 32
     limited = {**costs, "seed = 3": "seed = 3\nmax_runs = 20"}
-    assert invgp.invert(loaded(limited)).attrs["invgp_runs"] <= 20
+    assert invgp.invert(load_changed(limited)).attrs["invgp_runs"] <= 20

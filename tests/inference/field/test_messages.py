@@ -1,4 +1,4 @@
-"""What is said of a field model: of its grid and its reach, of what its posterior leaves open, and beside its map."""
+"""Messages about field models: their grid, their correlation range, weakly constrained fields, and their maps."""
 
 from __future__ import annotations
 
