@@ -70,14 +70,15 @@ def interval_coverage(pit: Floats, probability: float, tests: int = 1) -> Covera
         With arrays of shape (...).
     """
     surveys, sites = pit.shape[:2]
-    per_survey = np.mean(np.abs(2.0 * pit - 1.0) <= probability, axis=1)
-    # Standard error for one truth: also that of one survey with completely dependent sites. Divided by the root of the
-    # number of sites, it is a lower bound of the standard error, for independent sites.
+    per_survey = _shares_inside(pit, probability)
+    # Standard error for one truth, and the band of a calibrated posterior: its error is that of the nominal
+    # coverage, not that of the observed one, which a wrong posterior changes.
     single = np.sqrt(probability * (1.0 - probability))
+    expected = single * np.sqrt(dependence_of_sites(pit) / surveys)
     tail = 0.5 * (1.0 - CONFIDENCE) / tests
     if surveys > 1:
         error = np.std(per_survey, axis=0, ddof=1) / np.sqrt(surveys)
-        error = np.maximum(error, single / np.sqrt(surveys * sites))
+        error = np.maximum(error, single / np.sqrt(surveys * sites))  # that of independent sites
         reach = -float(stdtrit(surveys - 1, tail))
     else:
         error = np.full(pit.shape[2:], single)
@@ -85,9 +86,46 @@ def interval_coverage(pit: Floats, probability: float, tests: int = 1) -> Covera
     return Coverage(
         np.asarray(np.mean(per_survey, axis=0)),
         np.asarray(error),
-        np.asarray(np.maximum(probability - reach * error, 0.0)),
-        np.asarray(np.minimum(probability + reach * error, 1.0)),
+        np.asarray(np.maximum(probability - reach * expected, 0.0)),
+        np.asarray(np.minimum(probability + reach * expected, 1.0)),
     )
+
+
+def dependence_of_sites(pit: Floats) -> Floats:
+    """Return the variance of the coverage of one survey, divided by that of a single truth.
+
+    It is 1 / N for independent sites, and 1 if all sites of a survey are inside the interval or none (the design effect
+    of cluster samples, divided by N). The variance is divided by that of the *observed* coverage, so that the result
+    describes the dependence of the sites whether the posterior is calibrated or not.
+
+    Parameters
+    ----------
+    pit : array, shape (K, N, ...)
+        Cumulative probability of each truth under its posterior marginal.
+
+    Returns
+    -------
+    array, shape (...)
+        Largest value over `INTERVALS`; 1 if it cannot be estimated, because there is one survey, or because each
+        interval contains all truths or none.
+    """
+    surveys, sites = pit.shape[:2]
+    largest = np.full(pit.shape[2:], -np.inf)
+    if surveys > 1:
+        for probability in INTERVALS:
+            per_survey = _shares_inside(pit, probability)
+            share, variance = np.mean(per_survey, axis=0), np.var(per_survey, axis=0, ddof=1)
+            # share * (1 - share) is too small, on average by the variance of the share.
+            single = share * (1.0 - share) + variance / surveys
+            largest = np.maximum(
+                largest, np.divide(variance, single, out=np.full_like(single, -np.inf), where=single > 0)
+            )
+    return np.asarray(np.where(np.isfinite(largest), np.clip(largest, 1.0 / sites, 1.0), 1.0))
+
+
+def _shares_inside(pit: Floats, probability: float) -> Floats:
+    """Return the share (K, ...) of the sites of each survey whose truth is inside the central interval."""
+    return np.asarray(np.mean(np.abs(2.0 * pit - 1.0) <= probability, axis=1))
 
 
 def bin_count(surveys: int) -> int:

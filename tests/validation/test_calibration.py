@@ -21,7 +21,14 @@ from invgp.validation import calibration_trial as trial
 from invgp.validation.calibration import InterruptedCalibration, identity
 from invgp.validation.calibration_summary import coverage_of
 from invgp.validation.calibration_trial import run_trial
-from invgp.validation.coverage import bin_count, count_band, interval_coverage, rank_counts
+from invgp.validation.coverage import (
+    INTERVALS,
+    bin_count,
+    count_band,
+    dependence_of_sites,
+    interval_coverage,
+    rank_counts,
+)
 from invgp.validation.simulated_surveys import draw_prior, with_drawn_hyperparameters
 
 SURVEYS = 50
@@ -254,6 +261,41 @@ def test_that_dependent_sites_do_not_narrow_the_band(rng):
     assert (
         together.upper - together.lower > interval_coverage(pit, 0.8).upper - interval_coverage(pit, 0.8).lower
     ).all()
+
+
+def flagged_share(pits, tests=3):
+    """Share of calibrations (K, N, R) with a coverage outside its band, below and above."""
+    found = [interval_coverage(pits, interval, tests) for interval in INTERVALS]
+    return np.mean(np.any([one.below for one in found], axis=0)), np.mean(np.any([one.above for one in found], axis=0))
+
+
+@pytest.mark.parametrize("surveys", [3, 8, 24, 100])
+@pytest.mark.parametrize("shared", [0.0, 0.5, 0.9, 1.0])
+def test_that_few_calibrated_posteriors_are_flagged_however_dependent_the_sites_are(surveys, shared, rng):
+    """`shared` is the correlation of the errors of any two sites; three standard errors of 400 calibrations are 3%."""
+    common, own = rng.standard_normal((surveys, 1, 400)), rng.standard_normal((surveys, 40, 400))
+    assert sum(flagged_share(stats.norm.cdf(np.sqrt(shared) * common + np.sqrt(1.0 - shared) * own))) < 0.08
+
+
+def test_that_the_power_of_a_band_is_that_of_the_binomial_distribution(rng):
+    """With copies as sites, the surveys are Bernoulli trials.
+
+    The posterior has 3/8 of the right spread: 95% intervals contain 53.8% of the truths. At 8 surveys the band begins
+    at 0.95 - 3.13 sqrt(0.95 0.05 / 8) = 0.709, with the quantile of Student's t for 3 tests: 5 of 8 are outside.
+    """
+    inside = 2.0 * stats.norm.cdf(3.0 / 8.0 * stats.norm.ppf(0.975)) - 1.0
+    truths = stats.norm.cdf(8.0 / 3.0 * rng.standard_normal((8, 1, 4000)))
+    found = interval_coverage(np.repeat(truths, 6, axis=1), 0.95, tests=3)
+    assert found.lower == pytest.approx(0.95 - stats.t.ppf(1.0 - 0.025 / 3.0, 7) * np.sqrt(0.95 * 0.05 / 8.0))
+    assert np.mean(found.below) == pytest.approx(stats.binom.cdf(5, 8, inside), abs=0.03)
+
+
+def test_that_the_dependence_of_sites_is_estimated_for_any_coverage(rng):
+    """Pairs of copies among 40 sites double the variance of independent ones, also if the posterior is too narrow."""
+    normals = np.repeat(rng.standard_normal((5000, 20)), 2, axis=1)
+    for factor in (1.0, 4.0):
+        assert dependence_of_sites(stats.norm.cdf(factor * normals)) == pytest.approx(2.0 / 40.0, rel=0.1)
+    assert dependence_of_sites(np.full((5, 40), 0.5)) == 1.0
 
 
 def test_that_one_survey_has_the_band_of_one_truth():
