@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
@@ -35,6 +36,18 @@ class Monitor(Protocol):
     def report_stage(self, stage: str) -> None:
         """Report a computation without runs, such as ``"draws, likelihood power 0.03"``. The call is repeated."""
 
+    def report_failures(self, messages: Sequence[str]) -> None:
+        """Report the messages of runs that failed."""
+
+    def report_concurrency(self, runs: float) -> None:
+        """Report how many runs were made at the same time, on average since the start."""
+
+    def report_posterior(self, moments: Callable[[], tuple[Any, Any]]) -> None:
+        """Report a new posterior by a function that any thread may call, at any time.
+
+        It returns the mean (N, Q) and the covariance (N, Q, Q) of the latent processes at the sites or nodes.
+        """
+
 
 class SilentMonitor:
     """A monitor that reports nothing."""
@@ -57,10 +70,22 @@ class SilentMonitor:
     def report_stage(self, stage: str) -> None:
         """Do nothing."""
 
+    def report_failures(self, messages: Sequence[str]) -> None:
+        """Do nothing."""
+
+    def report_concurrency(self, runs: float) -> None:
+        """Do nothing."""
+
+    def report_posterior(self, moments: Callable[[], tuple[Any, Any]]) -> None:
+        """Do nothing."""
+
 
 SECONDS_BETWEEN_LINES = 30.0
+SECONDS_BEFORE_FIRST_LINE = 1.0
 SECONDS_BETWEEN_STAGES = 10.0  # lines of a computation without runs
 SECONDS_BETWEEN_UPDATES = 0.25  # in a notebook
+MESSAGES_KEPT = 5  # of failed runs
+BAR_WIDTH = 40  # characters
 
 
 @dataclass
@@ -83,6 +108,14 @@ class ProgressState:
         Numbers of finished, reused and failed runs.
     elsewhere : str
         Text about runs that another process makes.
+    messages : list of str
+        Latest messages of failed runs, each once.
+    at_once : float
+        Average number of runs at the same time.
+    moments : callable or None
+        Returns mean and covariance of the latest posterior, as `Monitor.report_posterior` takes it.
+    posteriors : int
+        Number of posteriors so far.
     running : float
         Seconds spent waiting for runs, without the computations between them.
     since, started : float
@@ -100,6 +133,10 @@ class ProgressState:
     reused: int = 0
     failed: int = 0
     elsewhere: str = ""
+    messages: list[str] = field(default_factory=list)
+    at_once: float = 0.0
+    moments: Callable[[], tuple[Any, Any]] | None = None
+    posteriors: int = 0
     running: float = 0.0
     since: float = field(default_factory=time.perf_counter)
     started: float = field(default_factory=time.perf_counter)
@@ -129,6 +166,19 @@ class ProgressState:
     def report_stage(self, stage: str) -> None:
         """Set the text of a computation without runs."""
         self.purpose, self.batch_size, self.batch_done, self.elsewhere = stage, 0, 0, ""
+
+    def report_failures(self, messages: Sequence[str]) -> None:
+        """Keep the latest messages."""
+        self.messages = list(dict.fromkeys([*messages, *self.messages]))[:MESSAGES_KEPT]
+
+    def report_concurrency(self, runs: float) -> None:
+        """Set the average number of runs at the same time."""
+        self.at_once = runs
+
+    def report_posterior(self, moments: Callable[[], tuple[Any, Any]]) -> None:
+        """Keep the function that returns the moments."""
+        self.moments = moments
+        self.posteriors += 1
 
     def finish(self) -> None:
         """Set the end of the inversion: no run follows."""
@@ -161,6 +211,12 @@ class ProgressState:
             f"{format_rate(made / seconds) if made else '- runs/s'}{self._time_left(seconds / made if made else None)}",
         )
 
+    @property
+    def share_done(self) -> float:
+        """Finished runs over the most runs that the plan, or the budget, still allows; 1 at the end."""
+        total = self.done + self._runs_left()
+        return self.done / total if total else float(self.purpose == "finished")
+
     def _time_left(self, pace: float | None) -> str:
         """Return the longest time of the runs that follow, at a pace in s per run; nothing if none are planned."""
         left = self._runs_left()
@@ -183,7 +239,8 @@ class LogDisplay(ProgressState):
     def add_runs(self, succeeded: int, failed: int, *, reused: int = 0) -> None:
         """Add finished runs, and print a line if the last one is old."""
         super().add_runs(succeeded, failed, reused=reused)
-        if time.perf_counter() - max(self.last, self.started) > SECONDS_BETWEEN_LINES:
+        longest = SECONDS_BETWEEN_LINES if self.last else SECONDS_BEFORE_FIRST_LINE
+        if time.perf_counter() - max(self.last, self.started) > longest:
             self._print()
 
     def report_waiting(self, runs: int, owner: str) -> None:
@@ -210,11 +267,13 @@ class LogDisplay(ProgressState):
 
 
 class TerminalDisplay(ProgressState):
-    """Three lines that are updated in place, short enough for a terminal with 80 columns."""
+    """Four lines that are updated in place, short enough for a terminal with 80 columns."""
 
     def __rich__(self) -> str:
         where, bound, runs = self.text
-        return f"[bold cyan]inverting[/] {where}\n          {bound}\n          {runs}"
+        full = round(BAR_WIDTH * self.share_done)
+        bar = f"[cyan]{'━' * full}[/][dim]{'━' * (BAR_WIDTH - full)}[/]"
+        return f"[bold cyan]inverting[/] {where}\n          {bound}\n          {runs}\n          {bar}"
 
 
 class NotebookDisplay(ProgressState):
@@ -256,15 +315,34 @@ class NotebookDisplay(ProgressState):
         return "\n".join(self.text)
 
     def _repr_html_(self) -> str:
-        total = self.done + self._runs_left()
-        share = self.done / total if total else float(self.purpose == "finished")
-        return f'<progress value="{share:.3f}"></progress> ' + "<br>".join(escape(line) for line in self.text)
+        return f'<progress value="{self.share_done:.3f}"></progress> ' + "<br>".join(escape(line) for line in self.text)
 
 
 def in_notebook() -> bool:
     """Return whether this process is the kernel of a notebook; not for IPython in a terminal."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return hasattr(shell, "kernel")
+
+
+@contextmanager
+def show_status(text: str, *, quiet: bool = False) -> Iterator[None]:
+    """Show a line in a terminal until the block ends, so that a user sees at once that something happens.
+
+    Parameters
+    ----------
+    text : str
+        The line.
+    quiet : bool
+        Whether nothing is displayed.
+    """
+    shown = not quiet and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    if shown:
+        print(text, end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if shown:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,13 +30,14 @@ from invgp.config import load
 from invgp.errors import RunsFailedError
 from invgp.formatting import convergence_advice, count_noun, format_duration
 from invgp.operating_system import remove_if_empty
-from invgp.progress import ProgressState, show_progress
+from invgp.progress import ProgressState, show_progress, show_status
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from invgp.core.kernels import Kernel
     from invgp.inference.invert import InterruptedInversion
+    from invgp.problem import Problem
 
 
 @click.command(
@@ -55,6 +56,12 @@ if TYPE_CHECKING:
     "--device", type=click.Choice(["cpu", "cuda", "auto"]), help="Device for array computations.  [default: config]"
 )
 @click.option("--ledger", type=FilePath(), help="Ledger of the runs.  [default: next to the output]")
+@click.option(
+    "--watch",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Serve a live page for a browser on this machine: progress, current maps, failures. 0 selects a free port.",
+)
 @json_option
 def command(
     config: Path,
@@ -67,13 +74,15 @@ def command(
     seed: int | None,
     device: str | None,
     ledger: Path | None,
+    watch: int | None,
 ) -> None:
     """Invert the survey that CONFIG describes and write the posterior as CF netCDF.
 
     After Ctrl-C, the best posterior so far is written next to the output. However the inversion was stopped, the same
     command continues it with the runs in the ledger.
     """
-    problem = load(config, data=data)
+    with show_status(f"reading {config}", quiet=current_console().quiet):
+        problem = load(config, data=data)
     usual = problem.output.file
     if without:  # the posterior of all sources is another file, but the ledger is the same
         problem = problem.without(*without)
@@ -85,7 +94,7 @@ def command(
     ledger = ledger or ledger_path(problem, output)
     from invgp.inference.invert import invert  # noqa: PLC0415 - mistakes are reported without waiting for SciPy
 
-    with report_interruption(output, ledger) as tally:
+    with report_interruption(output, ledger) as tally, live_page(problem, tally, watch) as end_page:
         posterior = invert(
             problem,
             workers=workers,
@@ -97,13 +106,27 @@ def command(
             ledger=ledger,
             new_runs=new_runs or not without or ledger is None,
         )
-    if without:
-        posterior.attrs["invgp_without"] = " ".join(without)
-    netcdf.write(posterior, output)
+        if without:
+            posterior.attrs["invgp_without"] = " ".join(without)
+        netcdf.write(posterior, output)
+        end_page(f"Finished: {posterior.attrs['invgp_status']}. The result is in {output}.")
     output.with_suffix(".interrupted.nc").unlink(missing_ok=True)  # of an earlier call
     seconds = time.perf_counter() - started
     print_result(posterior, output, seconds)
     print_json(as_dictionary(posterior, output, ledger) | {"seconds": seconds})
+
+
+@contextmanager
+def live_page(problem: Problem, tally: ProgressState, port: int | None) -> Iterator[Callable[[str], None]]:
+    """Serve the live page of an inversion, if there is a port; yield a function that shows a sentence at the end."""
+    if port is None:
+        yield lambda _: None
+        return
+    from invgp.reports.live_page import serve_live_page  # noqa: PLC0415 - it needs Matplotlib and Jinja
+
+    with serve_live_page(problem, tally, port, problem.title or "Inversion") as (page, address):
+        print_note(f"live page at {address}")
+        yield page.end
 
 
 @contextmanager

@@ -46,20 +46,23 @@ class Concurrency:
 
     busy: float = 0.0
     elapsed: float = 0.0
+    started: float | None = None  # start of the present block of runs
 
     @property
     def average(self) -> float:
         """Average number of simultaneous runs; 0 if there were no runs."""
-        return self.busy / self.elapsed if self.elapsed else 0.0
+        now = 0.0 if self.started is None else time.perf_counter() - self.started
+        return self.busy / (self.elapsed + now) if self.elapsed + now else 0.0
 
     @contextmanager
     def measure(self) -> Iterator[None]:
         """Add the duration of the block to `elapsed`."""
-        start = time.perf_counter()
+        self.started = time.perf_counter()
         try:
             yield
         finally:
-            self.elapsed += time.perf_counter() - start
+            self.elapsed += time.perf_counter() - self.started
+            self.started = None
 
 
 ROWS_TRIED_SINGLY = 5  # of a task that kills its workers: if all of them do, so will the rest
@@ -136,6 +139,9 @@ def evaluate(
         for part, made in unique.repeat(unique_parts):
             succeeded = int(part.ok.sum())
             monitor.add_runs(succeeded, len(part.status) - succeeded, reused=len(part.status) - made)
+            monitor.report_concurrency(concurrency.average)
+            if succeeded < len(part.status):
+                monitor.report_failures([m for m, ok in zip(part.messages, part.ok, strict=True) if not ok])
             if watch is not None:
                 try:
                     watch(part)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import Backend
+from invgp.core.backend import Backend, to_numpy
 from invgp.core.field.field_inference import FieldInfo, FieldState
 from invgp.core.field.field_sampling import FieldDraws
 from invgp.inference.field_learning import FieldLearning
@@ -319,3 +319,9 @@ class FieldSearchState:
     last_drawn: DrawnPosterior | None = None
     verification: Verification = Verification()
     result: SearchResult = UNFINISHED
+
+    def moments(self) -> tuple[Floats, Floats]:
+        """Return mean (G, Q) and covariance (G, Q, Q) of the latent processes at each node, of the Gaussian."""
+        field, q = self.model.field, self.inference.q
+        omitted = field.omitted_variance()[:, :, None] * np.eye(len(field.std))
+        return field.latents(to_numpy(q.mean)[None])[0], field.covariance(to_numpy(q.covariance)) + omitted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,15 @@ from invgp.execution.simulator import Batch, Simulator, TooManyFailures
 from invgp.inference.search_state import SearchResult
 from invgp.problem import Floats
 
-StateT = TypeVar("StateT")
+
+class HasMoments(Protocol):
+    """The part of a state of a search that its monitor sees."""
+
+    def moments(self) -> tuple[Floats, Floats]:
+        """Return mean (N, Q) and covariance (N, Q, Q) of the latent processes."""
+
+
+StateT = TypeVar("StateT", bound=HasMoments)
 MOST_REJECTED = 5  # most consecutive steps that are rejected because too many runs failed
 
 
@@ -61,14 +69,15 @@ class Runner:
         return SearchResult(status, converged=False)
 
     def keep(self, state: StateT) -> StateT:
-        """Keep a state as the latest one, and return it.
+        """Keep a state as the latest one, report its posterior to the monitor, and return it.
 
         Parameters
         ----------
-        state : object
+        state : SearchState or FieldSearchState
             State that remains after an interruption.
         """
         self.latest = state
+        self.simulator.monitor.report_posterior(state.moments)
         return state
 
     def begin(self, planned_runs: int) -> None:

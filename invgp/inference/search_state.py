@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from invgp.core.backend import to_numpy
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.emulation import Runs, Surrogate
 from invgp.posterior import Samples
@@ -147,6 +148,11 @@ class SearchState:
     def shape_error(self) -> Floats:
         """Largest shape error (N,) over the latents of each site; NaN where it could not be determined."""
         return np.asarray(self.shape_errors.max(axis=1))
+
+    def moments(self) -> tuple[Floats, Floats]:
+        """Return mean (N, Q) and covariance (N, Q, Q) of the latent processes at each site, of the best Gaussian."""
+        marginals = self.posterior.marginals
+        return to_numpy(marginals.mean), to_numpy(marginals.covariance)
 
     def with_note(self, note: str) -> SearchState:
         """Return the state with one more note.

@@ -19,6 +19,7 @@ from invgp.plots.plot_data import (
     Curve,
     flatten_grid,
     increases_downwards,
+    label_dimension,
     predict_between_sites,
     read_curves,
     read_interval,
@@ -116,6 +117,7 @@ def _latent_data(ds: xr.Dataset, name: str) -> dict[str, Any]:
     return {
         **_description(ds[name], name),
         "down": increases_downwards(ds[name]),
+        "dimension": label_dimension(ds[name]) or "",
         "layers": [_label_data(ds, name, curve) for curve in read_curves(ds, name)],
     }
 

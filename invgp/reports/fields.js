@@ -1,4 +1,22 @@
-// Fields: a latent along a line, or on a map.
+// Fields: their data, and figures of a latent along a line, or on a map.
+function readSurvey(data) {
+  const unpackKeys = (one, keys) => ({ ...one, ...Object.fromEntries(keys.map((key) => [key, unpack(one[key])])) });
+  const withLayers = (one, keys) => ({ ...one, layers: one.layers.map((layer) => unpackKeys(layer, keys)) });
+  const coordinates = data.coordinates.map((one) => ({ ...one, at: unpack(one.values, one.origin) }));
+  const order = Array.from({ length: data.count }, (_, i) => i);
+  if (coordinates.length === 1) order.sort((a, b) => coordinates[0].at(a) - coordinates[0].at(b));
+  return {
+    ...data,
+    coordinates,
+    order,
+    number: unpack(data.sites),
+    latents: data.latents.map((one) => withLayers(one, ['mean', 'std', 'low', 'high', 'prior', 'priorStd', 'priorLow', 'priorHigh', 'information'])),
+    between: data.between && { ...data.between, latents: data.between.latents.map((layers) => layers.map((layer) => unpackKeys(layer, ['mean', 'std', 'prior', 'information']))) },
+    observations: data.observations.map((one) => withLayers(one, ['observed', 'noise', 'predicted', 'predictedStd'])),
+    correlation: data.correlation && new Int8Array(decodeBytes(data.correlation).buffer),
+  };
+}
+
 const QUANTITIES = {
   mean: 'Mean and 95% interval',
   std: 'Standard deviation',

@@ -108,7 +108,7 @@ def render(
     if "site" not in ds.dims:
         raise ConfigError("a report needs a posterior of `invgp run`, not a map")
     fields = as_points(ds)
-    script = "\n".join(["'use strict';", *(_read_text(name) for name in SCRIPTS)])
+    script, digest = join_scripts(SCRIPTS)
     environment = Environment(
         loader=PackageLoader("invgp.reports", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -116,9 +116,9 @@ def render(
         title=str(ds.attrs.get("title", "Posterior")),
         version=version("invgp"),
         source=source,
-        style=Markup(_read_text("page.css")),  # noqa: S704 - our own file
+        style=Markup(read_text("page.css")),  # noqa: S704 - our own file
         script=Markup(script),  # noqa: S704 - our own files
-        script_hash=b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode("ascii"),
+        script_hash=digest,
         explorer=explorer_data(fields),
         verdict=findings.assess_convergence(ds),
         summary=findings.summary_sentence(ds),
@@ -140,7 +140,14 @@ def render(
     )
 
 
-def _read_text(name: str) -> str:
+def join_scripts(names: Sequence[str]) -> tuple[str, str]:
+    """Return scripts of this package as one, and its hash for the security policy of a page."""
+    script = "\n".join(["'use strict';", *(read_text(name) for name in names)])
+    return script, b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode("ascii")
+
+
+def read_text(name: str) -> str:
+    """Return a text file of this package."""
     return resources.files("invgp.reports").joinpath(name).read_text(encoding="utf-8").strip()
 
 

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from invgp.formatting import count_noun, format_duration
-from invgp.progress import SECONDS_BETWEEN_LINES, format_rate
+from invgp.progress import SECONDS_BETWEEN_LINES, SilentMonitor, format_rate
 
 
 @dataclass
-class ChainMonitor:
+class ChainMonitor(SilentMonitor):
     """Counts of draws and runs; a monitor of the simulator that displays nothing.
 
     Attributes
@@ -37,21 +37,6 @@ class ChainMonitor:
     power: float = 0.0
     draws: int = 0
     started: float = field(default_factory=time.perf_counter)
-
-    def start(self, planned_runs: int, most_runs: int) -> None:
-        """Do nothing: the number of runs is limited by `limit`."""
-
-    def start_batch(self, purpose: str, runs: int) -> None:
-        """Do nothing: batches are small."""
-
-    def report_waiting(self, runs: int, owner: str) -> None:
-        """Do nothing."""
-
-    def report_bound(self, elbo: float, *, accepted: bool) -> None:
-        """Do nothing: there is no bound."""
-
-    def report_stage(self, stage: str) -> None:
-        """Do nothing: `report_chains` reports the draws."""
 
     def add_runs(self, succeeded: int, failed: int, *, reused: int = 0) -> None:
         """Count runs."""

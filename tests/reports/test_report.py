@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shutil
 import time
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from helpers.browser import HOSTILE, choose, needs_chromium, text_of
 from helpers.problems import map_problem, reflector_map
 from invgp import invert, netcdf, reports
 from invgp.errors import ConfigError
@@ -25,15 +24,9 @@ from invgp.maps.predict import predict
 from invgp.posterior.attributes import has_converged
 from invgp.reports.provenance import summarise_ledger
 
-CHROMIUM, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
-HOSTILE = '</script><img src=x onerror="alert(1)">&"\'\u2028'
 PAPER = 670  # pixels across A4, without its margins
 PHONE = 360  # px
 LARGEST_PAGE = 5e6  # bytes
-
-needs_chromium = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None, reason="needs chromium and chromedriver (Debian: chromium chromium-driver)"
-)
 
 
 @pytest.fixture(scope="session")
@@ -254,43 +247,11 @@ def test_that_runs_and_failures_come_from_the_ledger(tmp_path: Path) -> None:
         summarise_ledger(tmp_path / "none.sqlite", problem.forward.digest)
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Chromium without a head, in a profile of its own."""
-    if CHROMIUM is None or DRIVER is None:
-        pytest.skip("no Chromium")
-    from selenium import webdriver  # noqa: PLC0415
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    switches = "headless no-sandbox disable-gpu disable-quic no-first-run disable-background-networking "
-    switches += "disable-component-update disable-sync disable-dev-shm-usage hide-scrollbars window-size=1200,900"
-    for switch in switches.split():
-        options.add_argument(f"--{switch}")
-    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('chromium')}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    driver.set_script_timeout(60)
-    yield driver
-    driver.quit()
-
-
 def open_report(browser: Any, ds: xr.Dataset, folder: Path, kinds: tuple[str, ...] = ()) -> None:
     """Open the report with these figures, without a word of complaint from the browser."""
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     browser.get(reports.write(ds, folder / "report.html", kinds=kinds).as_uri())
     assert browser.get_log("browser") == []
-
-
-def choose(browser: Any, control: str, value: str) -> None:
-    script = (
-        "const c = document.getElementById(arguments[0]); c.value = arguments[1]; c.dispatchEvent(new Event('change'))"
-    )
-    browser.execute_script(script, control, value)
-
-
-def text_of(browser: Any, element: str) -> str:
-    return str(browser.execute_script("return document.getElementById(arguments[0]).textContent", element))
 
 
 @needs_chromium
