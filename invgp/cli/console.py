@@ -106,11 +106,18 @@ def _set(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
 
 
 class _Handler(logging.Handler):
-    """Print records like other messages of the command line."""
+    """Print records like other messages of the command line, and a warning that batch after batch repeats only once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.printed: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.WARNING:
-            print_warning(self.format(record))
+            message = self.format(record)
+            if message not in self.printed:
+                self.printed.add(message)
+                print_warning(message)
         else:
             click.echo(f"invgp: {self.format(record)}", err=True)
 

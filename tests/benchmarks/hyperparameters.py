@@ -1,6 +1,6 @@
 """Posteriors averaged over learnt hyperparameters, compared with references that are independent of invgp.
 
-python tests/benchmarks/hyperparameters.py [--only linear exponential product] [--seeds 1 2 3] [--coverage 100]
+python tests/benchmarks/hyperparameters.py [--only linear exponential product parallel] [--seeds 1 2 3] [--coverage 100]
 
 For a linear simulator, the posterior and the evidence have closed forms at given hyperparameters, and the average over
 them is a sum over a grid. For other simulators, the reference are chains in plain NumPy that sample fields and
@@ -148,6 +148,11 @@ def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return a * b
 
 
+def parallel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Log conductance of two layers in parallel: the larger one dominates."""
+    return np.logaddexp(a, b)
+
+
 def slope_of_double(a: np.ndarray) -> tuple[np.ndarray, ...]:
     """Derivative of `double`."""
     return (2.0 * np.ones_like(a),)
@@ -163,6 +168,12 @@ def slopes_of_product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
     return b, a
 
 
+def slopes_of_parallel(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Derivatives of `parallel`."""
+    share = 1.0 / (1.0 + np.exp(b - a))
+    return share, 1.0 - share
+
+
 ALL = {"length_scale": 2.0, "std": 2.0, "noise": 2.0}
 CASES = {
     case.name: case
@@ -176,6 +187,10 @@ CASES = {
         Case(
             "product", product, slopes_of_product, {"a": 1.0, "b": 1.0}, {"a": 0.3, "b": 0.3}, {"a": 2.0, "b": 2.0},
             0.1, {"length_scale": 2.0, "std": 1.5},
+        ),
+        Case(
+            "parallel", parallel, slopes_of_parallel, {"a": 0.0, "b": 0.5}, {"a": 1.0, "b": 0.7}, {"a": 1.5, "b": 3.0},
+            0.15, {"length_scale": 2.0, "std": 1.5, "noise": 1.5},
         ),
     )
 }  # fmt: skip

@@ -4,8 +4,8 @@ python tests/benchmarks/shapes.py [--only product] [--seeds 1 2 3] [--posterior 
 python tests/benchmarks/shapes.py --markdown tests/benchmarks/shapes.json
 
 Each row is one survey of one problem (`shape_problems.py`). Two references that are independent of invgp
-(`shape_references.py`) are computed once and kept in the folder `--cache`. The field problems (`shape_fields.py`) are
-inverted with each of `--field-runs`; their names end with the runs.
+(`shape_references.py`) are computed once and kept in the folder `--cache`. The field problems (`shape_fields.py`,
+`shape_geophysics.py`) are inverted with each of `--field-runs`; their names end with the runs.
 
 A posterior is right if, over all sites and unknowns, the median error of the mean is at most 0.1 exact standard
 deviations, the median ratio of the spreads is 0.95 to 1.05, and the mean exact mass in the 95% interval is 94 to 96%.
@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from shape_fields import FIELDS, FieldSurvey
+from shape_fields import FieldSurvey
+from shape_geophysics import ALL_FIELDS as FIELDS
 from shape_problems import CASES, Survey
 from shape_references import Reference, agreement, pool_references, references
 
