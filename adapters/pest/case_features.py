@@ -6,8 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from .control import Control
 
+_PRIOR = "part of the prior that `invgp init --from-pest` writes"
+_NOISE = "part of the noise that `invgp init --from-pest` writes"
 # What stands in for the sections of a control file that are not used.
 _SECTIONS = {
+    "control data": "settings of the search (also PARCHGLIM) and of derivatives, not used; numbers in input files have "
+    "as many digits as fit, whatever PRECIS",
     "automatic user intervention": "not used: nothing is held during the inversion",
     "singular value decomposition": "not used: the prior makes the problem well-posed",
     "lsqr": "not used: the prior makes the problem well-posed",
@@ -19,16 +23,28 @@ _SECTIONS = {
     "regularisation": "not used: the prior regularises; the weights of its terms are not adjusted",
     "parameter groups": "settings of finite differences, not used: no derivatives are computed",
 }
+_USED_SECTIONS = (
+    "control data keyword",
+    "parameter data",
+    "observation groups",
+    "observation data",
+    "model command line",
+    "model input/output",
+    "model input",
+    "model output",
+    "prior information",
+)
+_USED_COLUMNS = ("standard_deviation", "mean", "x", "y", "easting", "northing")  # of tables of parameters
 # Prefixes of options of PEST++, in order; the first that fits is used.
 _OPTIONS = {
     "additional_ins_delimiters": "used",
-    "par_sigma_range": "part of the prior that `invgp init --from-pest` writes",
-    "parcov": "part of the prior that `invgp init --from-pest` writes",
+    "par_sigma_range": _PRIOR,
+    "parcov": _PRIOR,
     "ies_parameter_ensemble": "not used: prior samples are drawn from the prior in the configuration",
     "ies_par_en": "not used: prior samples are drawn from the prior in the configuration",
     "ies_observation_ensemble": "not used: the noise enters the likelihood, no observations are perturbed",
     "ies_obs_en": "not used: the noise enters the likelihood, no observations are perturbed",
-    "obscov": "not used: the noise is independent; see noise.covariance",
+    "obscov": _NOISE,
     "ies_localizer": "not used: see inference.localisation",
     "ies_autoadaloc": "not used: see inference.localisation",
     "ies_num_reals": "not used: the number of runs adapts, up to inference.max_runs",
@@ -40,14 +56,29 @@ _OPTIONS = {
     "gsa_": "not used: a setting of sensitivity analysis",
     "glm_": "not used: a setting of the Gauss-Levenberg-Marquardt method",
     "tikhonov": "not used: the prior regularises",
-    "forecasts": "not used: name predictions as observations with weight 0, or compute them from the posterior draws",
+    "forecasts": "not used: run the model with the exported posterior draws to predict them",
     "panther": "not used: see --workers and docs/cluster.md",
     "overdue": "not used: see forward.timeout",
     "max_run_fail": "not used: see inference.retries",
     "noptmax": "not used: the inversion ends when it has converged, or at inference.max_runs",
     "pestmode": "not used: every mode becomes an inversion with prior and noise",
 }
-_CONTROL_KEYWORD = "not used: a setting of the search of PEST"
+# Keywords of the control data, and options of PEST++-GLM, that have no counterpart.
+_SEARCH = frozenset(
+    """
+    rstfle npar nobs npargp nprior nobsgp maxcompdim derzerolim ntplfle ninsfle precis dpoint numcom jacfile messfile
+    obsreref rlambda1 rlamfac phiratsuf phiredlam numlam jacupdate lamforgive derforgive uptestmin relparmax facparmax
+    facorig iboundstick upvecbend absparmax phiredswh noptswitch splitswh doaui dosenreuse boundscale phiredstp nphistp
+    nphinored relparstp nrelpar phistopthresh lastrun phiabandon icov icor ieig ires jcosave verboserec jcosaveitn
+    reisaveitn parsaveitn parsaverun svdmode maxsing eigthresh eigwrite phimlim phimaccept fracphim wfinit wfmin wfmax
+    wffac wftol iregadj memsave linreg regcontinue n_iter_base n_iter_super lambdas lambda_scale_fac max_n_super
+    super_eigthresh svd_pack mat_inv der_forgive jac_scale upgrade_augment upgrade_bounds auto_norm super_relparmax
+    max_super_frz_iter base_jacobian hotstart_resfile uncertainty enforce_tied_bounds debug_parse_only
+    iteration_summary max_reg_iter reg_frac
+    """.split()  # noqa: SIM905 - a long list of words
+)
+_SEARCH_SETTING = "not used: a setting of the search of PEST"
+_UNKNOWN = "not used: unknown to invgp"
 _MOST_NAMED = 6
 
 
@@ -80,27 +111,34 @@ def describe_features(case: Control, *, adjusted: set[str], observed: set[str]) 
         kinds[kind if kind in ("adjusted", "tied", "fixed") else "left"].append(name)
     if kinds["adjusted"]:
         yield count_things(kinds["adjusted"], "parameter"), f"inputs of the model: {list_names(kinds['adjusted'])}"
-    if kinds["tied"]:
+    for kind, what, outcome in (
+        ("tied", "tied parameter", "ratio to the parent kept"),
+        ("fixed", "fixed parameter", "value kept"),
+        ("left", "other parameter", "initial value kept"),
+    ):
+        if kinds[kind]:
+            yield count_things(kinds[kind], what), f"{outcome}: {list_names(kinds[kind])}"
+    scaled = [name for name, own in case.parameters.items() if (own.scale, own.offset) != (1.0, 0.0)]
+    if scaled:
         yield (
-            count_things(kinds["tied"], "tied parameter"),
-            f"keep their ratio to the parent: {list_names(kinds['tied'])}",
+            count_things(scaled, "parameter", " with SCALE or OFFSET"),
+            f"the model reads value * SCALE + OFFSET: {list_names(scaled)}",
         )
-    if kinds["fixed"]:
-        yield count_things(kinds["fixed"], "fixed parameter"), f"keep their value: {list_names(kinds['fixed'])}"
-    if kinds["left"]:
-        yield count_things(kinds["left"], "other parameter"), f"keep their initial value: {list_names(kinds['left'])}"
+    columns = {column for own in case.parameters.values() for column in own.columns if column not in _USED_COLUMNS}
+    if columns:
+        yield f"columns of parameters: {list_names(sorted(columns))}", "not used"
     yield from _describe_observations(case, observed)
     if len(case.commands) > 1:
         yield f"{len(case.commands)} model command lines", "run one after the other"
     if case.unused_commands:
         yield f"{len(case.unused_commands)} command lines for derivatives", "not used: no derivatives are computed"
     for section in case.sections:
-        if section in _SECTIONS:
-            yield f"section '* {section}'", _SECTIONS[section]
+        if section not in _USED_SECTIONS:
+            yield f"section '* {section}'", _SECTIONS.get(section, _UNKNOWN)
     for option, value in case.options.items():
         shown = f"option {option}({value})" if value else f"option {option}"
-        fate = next((text for prefix, text in _OPTIONS.items() if option.startswith(prefix)), _CONTROL_KEYWORD)
-        yield shown, fate
+        fate = next((text for prefix, text in _OPTIONS.items() if option.startswith(prefix)), "")
+        yield shown, fate or (_SEARCH_SETTING if option in _SEARCH else _UNKNOWN)
 
 
 def _describe_observations(case: Control, observed: set[str]) -> Iterator[tuple[str, str]]:
@@ -112,6 +150,9 @@ def _describe_observations(case: Control, observed: set[str]) -> Iterator[tuple[
     rest = [name for name in others if case.observations[name].weight != 0.0]
     if rest:
         yield count_things(rest, "other observation"), f"left out: {list_names(rest)}"
+    columns = {column for own in case.observations.values() for column in own.columns}
+    if columns:
+        yield f"columns of observations: {list_names(sorted(columns))}", "not used"
     for name, file in case.observation_groups.items():
         if file:
-            yield f"covariance matrix {file!r} of group {name!r}", "not used: see noise.covariance"
+            yield f"covariance matrix {file!r} of group {name!r}", _NOISE

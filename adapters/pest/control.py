@@ -233,8 +233,17 @@ def _observations(sections: ControlSections) -> dict[str, ControlObservation]:
 
 
 def _observation_groups(sections: ControlSections) -> dict[str, str]:
+    """Return the file of the covariance matrix of each group; a number before it (GTARG) is a target."""
     words = (split_words(line) for _, line in sections.lines("observation groups"))
-    return {name.lower(): next(iter(rest), "") for name, *rest in words}
+    return {name.lower(): next((word for word in rest if not _is_number(word)), "") for name, *rest in words if name}
+
+
+def _is_number(word: str) -> bool:
+    try:
+        parse_number(word, "")
+    except ValueError:
+        return False
+    return True
 
 
 def _name(sections: ControlSections, row: Row, column: str) -> str:

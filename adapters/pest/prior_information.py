@@ -51,6 +51,19 @@ class PriorEquation:
     weight: float
     group: str
 
+    @property
+    def factors(self) -> dict[str, float]:
+        """Sum of the factors of each parameter."""
+        found: dict[str, float] = {}
+        for term in self.terms:
+            found[term.parameter] = found.get(term.parameter, 0.0) + term.factor
+        return found
+
+    @property
+    def log(self) -> bool:
+        """Whether all terms are logarithms."""
+        return all(term.log for term in self.terms)
+
 
 def read_equations(sections: ControlSections, parameters: Collection[str]) -> tuple[PriorEquation, ...]:
     """Read the prior information of a control file; `AdapterError` if an equation is invalid."""

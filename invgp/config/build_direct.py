@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,7 @@ def _build_group(
     latents: Sequence[Latent],
     directory: Path,
 ) -> DirectData:
-    key, mistakes = f"direct.{name}", Mistakes()
+    key = f"direct.{name}"
     defaults = {c: s.column or c for c, s in _coordinate_sections(config).items()}
     known = [column.name for column in coordinates]
     wrong = [
@@ -97,15 +97,13 @@ def _build_group(
         raise ConfigError(wrong)
     table = None
     if section.file is not None:
-        first = section.coordinates.get(known[0], PlaceSection(at=defaults[known[0]]))
+        first = section.coordinates.get(known[0], PlaceSection(at=defaults.get(known[0])))
         given = first.at if first.at is not None else first.start
         table = read_table(directory / section.file, given if isinstance(given, str) else None, f"{key}.file")
-    ends = [
-        mistakes.collect(lambda c=c: _interval(section, table, c, defaults[c.name], f"{key}.coordinates.{c.name}"))  # type: ignore[misc]
-        for c in coordinates
-    ]
-    mistakes.raise_all()
-    places = [end for end in ends if end is not None]
+    if not section.coordinates and table is None and _concerns_scalars(section, latents, key):
+        places = [(c.values[:1], c.values[:1]) for c in coordinates]  # a scalar is the same everywhere
+    else:
+        places = _places(section, table, coordinates, defaults, key)
     count = max(len(low) for low, _ in places)
     for c, (low, _) in zip(coordinates, places, strict=True):
         if len(low) not in (1, count):
@@ -136,6 +134,34 @@ def _build_group(
         extents=extents if np.any(extents) else None,
     )
     return DirectData(name, survey, Noise("gaussian", {v.observation.name: v.std for v in values}), model)
+
+
+def _concerns_scalars(section: DirectSection, latents: Sequence[Latent], key: str) -> bool:
+    """Whether all values are functions of scalars only."""
+    known, scalars = known_latents(latents), {latent.name for latent in latents if latent.is_scalar}
+    return all(
+        scalars.issuperset(parse_quantity(n, v.quantity, v.unit or "", known, f"{key}.values.{n}.quantity").latents)
+        for n, v in section.values.items()
+    )
+
+
+def _places(
+    section: DirectSection,
+    table: Table | None,
+    coordinates: Sequence[Column],
+    defaults: Mapping[str, str],
+    key: str,
+) -> list[tuple[Floats, Floats]]:
+    """Return start and end of the interval of each coordinate, (K,) each."""
+    mistakes = Mistakes()
+    ends = [
+        mistakes.collect(
+            lambda c=c: _interval(section, table, c, defaults.get(c.name, c.name), f"{key}.coordinates.{c.name}")  # type: ignore[misc]
+        )
+        for c in coordinates
+    ]
+    mistakes.raise_all()
+    return [end for end in ends if end is not None]
 
 
 def known_latents(latents: Sequence[Latent]) -> list[ExpressionLatent]:

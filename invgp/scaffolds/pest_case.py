@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-import numpy as np
 
 from invgp.adapters import AdapterError
 from invgp.adapters.pest.case_features import count_things, describe_features, list_names
@@ -19,27 +17,16 @@ from invgp.adapters.pest.files import convert_path, find_file, read_setting
 from invgp.adapters.pest.instructions import InstructionError, Instructions
 from invgp.adapters.pest.matrices import NamedCovariance, read_covariance
 from invgp.adapters.pest.pest_template import PestTemplate
-from invgp.adapters.pest.pilot_points import Point, find_coordinates, read_coordinates
+from invgp.adapters.pest.pilot_points import find_coordinates, read_coordinates
 from invgp.adapters.pest.prior_information import PriorEquation
 from invgp.adapters.templates import TemplateError
-from invgp.config.variable_names import RESERVED
 from invgp.errors import ConfigError
-from invgp.problem import Floats
-from invgp.scaffolds.column_headers import identifier
-from invgp.scaffolds.pest_config_text import OBSERVATION, CaseConfig, Group, config_lines, points_table, quote_csv
-from invgp.scaffolds.pest_joint_prior import find_fault, join_priors
+from invgp.scaffolds.pest_config_text import CaseConfig, Group, config_lines, points_table, quote_csv
+from invgp.scaffolds.pest_groups import ParameterGroups
+from invgp.scaffolds.pest_joint_prior import join_priors
+from invgp.scaffolds.pest_noise import noise_covariance, select_data
 from invgp.scaffolds.pest_priors import ParameterPrior, parameter_priors
 
-SPACINGS = 3.0  # length-scale over the distance between pilot points, if no covariance gives it
-FEWEST_POINTS = 3  # of a field
-INEQUALITIES = (
-    "l_",
-    "less_",
-    "g_",
-    "greater_",
-    "<@",
-    ">@",
-)  # names of groups whose observations PEST++ takes as limits
 _RESULTS = re.compile(
     r"\.(rec|rei|res|sen|seo|par|parb|jco|jcb|jac|jst|mtt|rst|rmr|rns|rnj|rnu|svd|cnd|fpr|ofr|log|rmx|drf|pfm|ptr|pest)"
     r"(\.\w+)?$|\.(\d+|base|phi|obs|par|pdc|infl|scen)\..*(csv|jcb|txt)$",
@@ -102,6 +89,8 @@ class _Builder:
         variances = self.covariance.variances if self.covariance else {}
         priors = {n: p for n, p in parameter_priors(self.case, variances).items() if n in self.written}
         self.joint = join_priors(priors, self.covariance)
+        sources = Counter(prior.source for prior in self.priors.values())
+        self._note("prior standard deviations", ", ".join(f"{n} from {source}" for source, n in sources.items()))
         for prior in self.priors.values():
             self.project.notes += [("remark", remark) for remark in prior.remarks]
 
@@ -113,23 +102,31 @@ class _Builder:
         if not self.priors:
             raise AdapterError("control", f"{self.control} has no parameter that is adjustable and in a template")
         linear = self._apply_equations()
-        groups = self._groups()
-        data = self._data()
+        groups = ParameterGroups(self.case, self.joint, self.points, self.covariance, self.project.notes).build()
+        groups = self._limit_values(groups, linear)
+        data = select_data(self.case, self.read, self.project.notes)
         if not data:
             raise AdapterError("control", f"{self.control} has no observation with a positive weight and a value")
-        case = describe_features(self.case, adjusted=set(self.priors), observed={name for name, *_ in data})
+        case = describe_features(self.case, adjusted=set(self.priors), observed={datum.name for datum in data})
+        noise = noise_covariance(self.case, self.folder, data, self.project.notes)
         self.project.notes = [*case, *self.project.notes]
         stem, contents = self.control.stem, self.project.contents
-        rows = [f"{quote_csv(name)},{value!r},{std!r},{quote_csv(group)}" for name, value, std, group in data]
+        rows = [f"{quote_csv(d.name)},{d.value!r},{d.std!r},{quote_csv(d.group)}" for d in data]
         contents[f"{stem}_observations.csv"] = "\n".join(["name,value,std,group", *rows, ""]).encode()
+        if noise is not None:
+            lines = (",".join(map(repr, row)) for row in noise.tolist())
+            contents[f"{stem}_noise.csv"] = ("\n".join(lines) + "\n").encode()
         fields = [group for group in groups if group.points]
         if fields:
             contents[f"{stem}_points.csv"] = points_table(fields).encode()
         files, size = self._files()
         relative = os.path.relpath(self.control, self.directory)
-        config = CaseConfig(relative, self.project.notes, groups, self.priors, linear, files, size)
+        config = CaseConfig(relative, self.project.notes, groups, self.priors, linear, files, size, noise is not None)
         contents["survey.toml"] = ("\n".join(config_lines(config)) + "\n").encode()
         return self.project
+
+    def _note(self, feature: str, outcome: str) -> None:
+        self.project.notes.append((feature, outcome))
 
     def _names_in_files(self) -> tuple[set[str], set[str], set[Path]]:
         """Return the parameters in templates, the observations in instructions, and the files of PEST itself."""
@@ -154,9 +151,7 @@ class _Builder:
             own.add(find_file(self.folder, self.case.options["parcov"].strip("'\"")))
         missing = [n for n, p in self.case.parameters.items() if n not in written and p.transform in ("none", "log")]
         if missing:
-            self.project.notes.append(
-                (count_things(missing, "parameter", " in no template"), f"left out: {list_names(missing)}")
-            )
+            self._note(count_things(missing, "parameter", " in no template"), f"left out: {list_names(missing)}")
         return written, read, own
 
     def _read_parcov(self) -> NamedCovariance | None:
@@ -164,197 +159,85 @@ class _Builder:
         if not name:
             return None
         try:
-            found = read_covariance("control", find_file(self.folder, name))
+            found = read_covariance("control", find_file(self.folder, name), tuple(self.case.parameters))
         except AdapterError as error:
-            self.project.notes.append((f"covariance file {name!r}", f"not used: {error.sentence}"))
+            self._note(f"covariance file {name!r}", f"not used: {error.sentence}")
             return None
         unknown = [n for n in found.names if n not in self.case.parameters]
         if unknown:
-            self.project.notes.append(
-                (count_things(unknown, "name", f" of {name!r}"), f"no parameters: {list_names(unknown)}")
-            )
+            self._note(count_things(unknown, "name", f" of {name!r}"), f"no parameters: {list_names(unknown)}")
         return found
 
     def _apply_equations(self) -> list[PriorEquation]:
-        """Condition the priors on equations of one parameter; return those that become direct data."""
+        """Condition the priors on equations; return those that become direct data."""
         used, linear = list[str](), list[PriorEquation]()
         for equation in self.case.equations:
-            fate = self._fate(equation)
-            if fate:
-                self.project.notes.append((f"prior information {equation.name!r}", f"not used: {fate}"))
-            elif len(equation.terms) == 1:
-                term = equation.terms[0]
-                factor = term.factor / (math.log(10.0) if term.log else 1.0)
-                self.joint = self.joint.condition(term.parameter, factor, equation.value, 1.0 / equation.weight)
-                used.append(equation.name)
-            else:
+            reason = self._why_unused(equation)
+            if reason:
+                self._note(f"prior information {equation.name!r}", f"not used: {reason}")
+                continue
+            factors = equation.factors
+            if len(factors) > 1 and not equation.log:
                 linear.append(equation)
+                continue
+            unit = math.log(10.0) if equation.log else 1.0  # PEST means logarithms to base 10
+            factors = {name: factor / unit for name, factor in factors.items()}
+            self.joint = self.joint.condition(factors, equation.value, 1.0 / equation.weight)
+            used.append(equation.name)
+        what = " of prior information"
         if used:
-            self.project.notes.append(
-                (
-                    count_things(used, "equation", " of prior information for one parameter"),
-                    f"part of the prior: {list_names(used)}",
-                )
-            )
+            self._note(count_things(used, "equation", what), f"part of the prior: {list_names(used)}")
         if linear:
-            names = [equation.name for equation in linear]
-            self.project.notes.append(
-                (
-                    count_things(linear, "equation", " of prior information for several parameters"),
-                    f"direct data: {list_names(names)}",
-                )
-            )
+            names = list_names([equation.name for equation in linear])
+            self._note(count_things(linear, "equation", f"{what} for several parameters"), f"direct data: {names}")
         return linear
 
-    def _fate(self, equation: PriorEquation) -> str:
+    def _why_unused(self, equation: PriorEquation) -> str:
         """Return why an equation cannot be used; empty if it can."""
         if equation.group.startswith("regul"):
             return "regularisation, for which the prior stands in"
         if equation.weight <= 0.0:
-            return "its weight is 0"
-        fixed = [term.parameter for term in equation.terms if term.parameter not in self.priors]
+            return "its weight is not positive"
+        fixed = [name for name in equation.factors if name not in self.priors]
         if fixed:
             return f"{fixed[0]!r} is not adjustable"
-        logs = [(term.log, self.priors[term.parameter].log) for term in equation.terms]
-        if len(logs) == 1:
-            return "" if logs[0][0] == logs[0][1] else "it uses the logarithm of a parameter without it, or vice versa"
-        if any(any(pair) for pair in logs) or any(term.parameter in self.points for term in equation.terms):
-            return "it connects several parameters, of which some are log-transformed or have coordinates"
+        return self._why_not_normal(equation)
+
+    def _why_not_normal(self, equation: PriorEquation) -> str:
+        """Return why an equation is not one of the normal variables of a prior; empty if it is."""
+        if any(term.log != self.priors[term.parameter].log for term in equation.terms):
+            return "it uses the logarithm of a parameter without it, or vice versa"
+        if len({term.log for term in equation.terms}) > 1:
+            return "it connects log-transformed parameters with others"
+        if len(equation.factors) > 1 and any(name in self.points for name in equation.factors):
+            return "it connects several parameters that have coordinates"
         return ""
 
-    def _groups(self) -> list[Group]:
-        found: dict[tuple[str, bool], list[str]] = {}
-        for name, prior in self.priors.items():
-            found.setdefault((self.case.parameters[name].group or "parameters", prior.log), []).append(name)
-        mixed = {group for group, log in found if (group, not log) in found}
-        groups: list[Group] = []
-        taken = {*RESERVED, OBSERVATION, "x", "y", "name"}
-        for (group, log), members in found.items():
-            name = identifier(group) + ("_log" if group in mixed and log else "")
-            while name in taken:
-                name += "_parameters" if name in (*RESERVED, OBSERVATION, "x", "y", "name") else "_2"
-            taken.add(name)
-            groups.append(self._as_field(Group(name, tuple(members), log)))
-        return self._on_one_grid(groups)
-
-    def _as_field(self, group: Group) -> Group:
-        """Return a group with its points, if all of its parameters have coordinates and the same prior."""
-        points = [self.points[name] for name in group.parameters if name in self.points]
-        if len(points) < max(len(group.parameters), FEWEST_POINTS):
-            return group
-        if len(set(points)) < len(points):
-            self._remark(group, "several parameters at the same place")
-            return group
-        first = self.priors[group.parameters[0]]
-        for name in group.parameters:
-            prior = self.priors[name]
-            if not (
-                math.isclose(prior.centre, first.centre, abs_tol=1e-12) and math.isclose(prior.spread, first.spread)
-            ):
-                self._remark(group, f"the priors of {group.parameters[0]} and {name} differ")
-                return group
-        return Group(group.name, group.parameters, group.log, tuple(points), self._length_scale(group, points))
-
-    def _remark(self, group: Group, why: str) -> None:
-        self.project.notes.append(
-            (f"coordinates of group {group.name!r}", f"not used, its parameters are independent numbers: {why}")
-        )
-
-    def _on_one_grid(self, groups: list[Group]) -> list[Group]:
-        """Keep the fields on the largest set of points, which becomes the grid."""
-        grid = max((group.points for group in groups), key=len, default=())
-        kept = []
+    def _limit_values(self, groups: list[Group], linear: list[PriorEquation]) -> list[Group]:
+        """Return the groups, and note which bounds limit the values of the parameters."""
+        in_equations = {name for equation in linear for name in equation.factors}
+        limited, kept = list[str](), list[Group]()
         for group in groups:
-            if group.points and set(group.points) != set(grid):
-                self._remark(group, "a problem has one grid, and another group has more points")
-                group = Group(group.name, group.parameters, group.log)  # noqa: PLW2901 - replaced on purpose
+            bounded = [name for name in group.parameters if self.priors[name].is_bounded]
+            if not bounded:
+                why = "none"
+            elif group.log:
+                why = "the prior is log-normal"
             elif group.points:
-                order = {point: place for place, point in enumerate(group.points)}
-                names = tuple(group.parameters[order[point]] for point in grid)
-                group = Group(group.name, names, group.log, grid, group.length_scale)  # noqa: PLW2901
-                self.project.notes.append((f"{len(grid)} points of group {group.name!r}", "a field"))
-            kept.append(group)
-        return self._correlate(kept)
-
-    def _correlate(self, groups: list[Group]) -> list[Group]:
-        """Add correlations to groups of numbers; those with correlations between them become one group."""
-        fields = [group for group in groups if group.points]
-        kept: list[Group] = []
-        for group in groups:
-            apart = [] if group.points else [k for k in kept if not k.points and self._are_correlated(k, group)]
-            same = [other for other in apart if other.log == group.log]
-            for other in apart:
-                if other.log != group.log:
-                    self._note_unused(f"between {other.name!r} and {group.name!r}", "one has logarithms, the other not")
-            for other in same:
-                kept.remove(other)
-            names = [*(other.name for other in same), group.name]
-            members = tuple(n for other in (*same, group) for n in other.parameters)
-            kept.append(replace(group, name="_and_".join(names), parameters=members) if same else group)
-        for on_grid in fields:
-            for group in kept:
-                if not group.points and self._are_correlated(on_grid, group):
-                    self._note_unused(f"between {on_grid.name!r} and {group.name!r}", "one is a field")
-        return [group if group.points else self._with_correlation(group) for group in kept]
-
-    def _are_correlated(self, first: Group, second: Group) -> bool:
-        matrix = self.joint.correlation((*first.parameters, *second.parameters))
-        return bool(np.any(matrix[: len(first.parameters), len(first.parameters) :] != 0.0))
-
-    def _with_correlation(self, group: Group) -> Group:
-        matrix = self.joint.correlation(group.parameters)
-        if np.array_equal(matrix, np.eye(len(matrix))):
-            return group
-        fault = find_fault(matrix)
-        if fault:
-            self._note_unused(f"of {group.name!r}", fault)
-            return group
-        self.project.notes.append((f"covariances of {group.name!r} in parcov", "its label_correlation"))
-        return replace(group, correlation=tuple(tuple(row) for row in matrix.tolist()))
-
-    def _note_unused(self, which: str, why: str) -> None:
-        self.project.notes.append((f"covariances {which} in parcov", f"not used, only the variances are: {why}"))
-
-    def _length_scale(self, group: Group, points: Sequence[Point]) -> float:
-        """Return the length-scale that fits the covariance file best, or some distances between neighbours."""
-        places = np.array(points)
-        distances = np.hypot(*(places[:, None] - places[None]).transpose(2, 0, 1))
-        apart = distances + np.where(np.eye(len(places), dtype=bool), np.inf, 0.0)
-        guess = float(f"{SPACINGS * np.median(apart.min(axis=1)):.3g}")
-        if self.covariance is not None and set(group.parameters) <= set(self.covariance.names):
-            order = [self.covariance.names.index(name) for name in group.parameters]
-            block = self.covariance.matrix[np.ix_(order, order)]
-            if np.any(block != np.diag(np.diag(block))):
-                std = np.sqrt(np.diag(block))
-                fitted = _fit_length_scale(distances, block / np.outer(std, std))
-                self.project.notes.append((f"covariances of {group.name!r} in parcov", f"length-scale {fitted:g}"))
-                return fitted
-        self.project.notes.append(
-            (f"length-scale of {group.name!r}", f"{guess:g}, {SPACINGS:g} times the distance between points: a guess")
-        )
-        return guess
-
-    def _data(self) -> list[tuple[str, float, float, str]]:
-        """Return name, value, standard deviation and group of the observations that are used."""
-        found: list[tuple[str, float, float, str]] = []
-        for name, observation in self.case.observations.items():
-            if observation.weight == 0.0:
-                continue
-            why = ""
-            if name not in self.read:
-                why = "no instruction reads it"
-            elif not math.isfinite(observation.value) or observation.weight < 0.0:
-                why = "it has no value, or a negative weight"
-            elif observation.group.startswith("regul"):
-                why = "regularisation, for which the prior stands in"
-            elif observation.group.startswith(INEQUALITIES):
-                why = f"group {observation.group!r} states a limit, for which there is no counterpart"
-            if why:
-                self.project.notes.append((f"observation {name!r}", f"left out: {why}"))
-                continue
-            std = observation.std if observation.std > 0.0 else 1.0 / observation.weight
-            found.append((name, observation.value, std, observation.group))
-        return found
+                why = "it is a field"
+            elif not in_equations.isdisjoint(group.parameters):
+                why = "direct data need a normal prior"
+            elif len(bounded) < len(group.parameters):
+                why = "not all parameters of the group have bounds"
+            else:
+                why = ""
+                limited.append(group.name)
+            if why and bounded:
+                self._note(f"bounds of {group.name!r}", f"do not limit the values: {why}")
+            kept.append(replace(group, bounded=not why))
+        if limited:
+            self._note(f"bounds of {list_names([repr(name) for name in limited])}", "limit the values")
+        return kept
 
     def _files(self) -> tuple[list[str], int]:
         """Return the files that each run needs, and their size: all but those of PEST itself, and results."""
@@ -375,15 +258,3 @@ class _Builder:
             files = [f for f in entry.rglob("*") if f.is_file()] if entry.is_dir() else [entry]
             size += sum(file.stat().st_size for file in files)
         return found, size
-
-
-def _fit_length_scale(distances: Floats, correlations: Floats) -> float:
-    """Return the length-scale of a Matérn 3/2 kernel that is nearest to correlations (n, n) at distances (n, n)."""
-    apart = distances > 0.0
-    lags, wanted = distances[apart], correlations[apart]
-    scales = np.geomspace(lags.min() / 10.0, lags.max() * 10.0, 400)
-    errors = []
-    for scale in scales:
-        ratio = math.sqrt(3.0) * lags / scale
-        errors.append(np.sum(((1.0 + ratio) * np.exp(-ratio) - wanted) ** 2))
-    return float(f"{scales[int(np.argmin(errors))]:.3g}")

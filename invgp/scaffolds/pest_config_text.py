@@ -35,6 +35,8 @@ class Group:
         Of a field, in the unit of the coordinates.
     correlation : tuple of tuple of float
         Prior correlation matrix of numbers, or of their logarithms; empty if they are independent.
+    bounded : bool
+        Whether the bounds limit the values of numbers.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Group:
     points: tuple[Point, ...] = ()
     length_scale: float = 0.0
     correlation: tuple[tuple[float, ...], ...] = ()
+    bounded: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class CaseConfig:
         Files beside the control file that each run needs.
     copied : int
         Their size in bytes.
+    correlated : bool
+        Whether the noise has a covariance matrix.
     """
 
     control: str
@@ -72,6 +77,7 @@ class CaseConfig:
     equations: Sequence[PriorEquation]
     files: Sequence[str]
     copied: int
+    correlated: bool = False
 
 
 def config_lines(case: CaseConfig) -> Iterator[str]:
@@ -103,10 +109,9 @@ def config_lines(case: CaseConfig) -> Iterator[str]:
         yield f"file = {_toml(f'{stem}_points.csv')}"
         yield 'coordinates.x.unit = "m"'
         yield 'coordinates.y.unit = "m"'
-    flat = {term.parameter for equation in case.equations for term in equation.terms}
     for group in case.groups:
         yield ""
-        yield from _latent_lines(group, case.priors, normal=not flat.isdisjoint(group.parameters))
+        yield from _latent_lines(group, case.priors)
     yield from _direct_lines(case)
     yield ""
     yield "[forward]"
@@ -123,13 +128,19 @@ def config_lines(case: CaseConfig) -> Iterator[str]:
     yield f'outputs = [{{ name = "{OBSERVATION}", names = {{ column = "name" }} }}]'
     yield ""
     yield "[noise]"
-    yield f'std.{OBSERVATION} = "std"   # 1 / weight, or the standard deviation in the control file'
+    yield _noise_line(case, stem)
     yield ""
     yield "[output]"
     yield 'file = "posterior.nc"'
 
 
-def _latent_lines(group: Group, known: Mapping[str, ParameterPrior], *, normal: bool) -> Iterator[str]:
+def _noise_line(case: CaseConfig, stem: str) -> str:
+    if case.correlated:
+        return f"covariance = {_toml(f'{stem}_noise.csv')}   # of all observations: from files, or else 1 / weight^2"
+    return f'std.{OBSERVATION} = "std"   # 1 / weight, or the standard deviation in the control file'
+
+
+def _latent_lines(group: Group, known: Mapping[str, ParameterPrior]) -> Iterator[str]:
     priors = [known[name] for name in group.parameters]
     yield f"[latents.{group.name}]"
     yield 'unit = "1"'
@@ -147,7 +158,7 @@ def _latent_lines(group: Group, known: Mapping[str, ParameterPrior], *, normal: 
     if group.log:
         medians = [math.exp(prior.centre) for prior in priors]
         yield f'link = "log"   # log-normal, median {_short(medians)}'
-    elif not normal and not group.points and all(_has_bounds(prior) for prior in priors):
+    elif group.bounded:
         yield 'link = "truncated normal"'
         yield f"lower = {_numbers([prior.lower for prior in priors])}"
         yield f"upper = {_numbers([prior.upper for prior in priors])}"
@@ -168,16 +179,12 @@ def _direct_lines(case: CaseConfig) -> Iterator[str]:
         if place == 1:
             yield ""
             yield "[direct.prior_information]"
-        text = " + ".join(f"{term.factor!r} * {owner[term.parameter]}" for term in equation.terms)
+        text = " + ".join(f"{factor!r} * {owner[name]}" for name, factor in equation.factors.items())
         name = f"{identifier(equation.name)}_{place}"
         yield (
             f"values.{name} = {{ quantity = {_toml(text, quote=True)}, value = {equation.value!r}, "
             f"std = {1.0 / equation.weight!r} }}"
         )
-
-
-def _has_bounds(prior: ParameterPrior) -> bool:
-    return -math.inf < prior.lower < prior.upper < math.inf
 
 
 def points_table(fields: Sequence[Group]) -> str:

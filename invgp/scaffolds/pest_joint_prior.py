@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,32 +34,43 @@ class JointPrior:
     names: tuple[str, ...]
     covariance: Floats
 
-    def condition(self, name: str, factor: float, value: float, std: float) -> JointPrior:
-        """Return the prior given that `factor` times a parameter (or its natural logarithm) is `value` plus noise.
+    def condition(self, factors: Mapping[str, float], value: float, std: float) -> JointPrior:
+        """Return the prior given that a sum of parameters (or of their natural logarithms) is `value` plus noise.
 
         Parameters
         ----------
-        name : str
-            The parameter.
-        factor, value, std : float
-            The equation, and the standard deviation of its noise.
+        factors : mapping of str to float
+            Factor of each parameter of the sum; either all parameters are logarithms or none is.
+        value, std : float
+            Value of the sum, and the standard deviation of its noise.
         """
-        if name not in self.names:
-            return replace(self, priors=self.priors | {name: self.priors[name].condition(factor, value, std)})
-        place = self.names.index(name)
-        column = factor * self.covariance[:, place]
-        gain = column / (factor * column[place] + std**2)
-        residual = value - factor * self.priors[name].centre
-        covariance = self.covariance - np.outer(gain, column)
+        if len(factors) == 1:
+            ((name, factor),) = factors.items()
+            if name not in self.names:
+                return replace(self, priors=self.priors | {name: self.priors[name].condition(factor, value, std)})
+        joint = self._add(name for name in factors if name not in self.names)
+        row = np.array([factors.get(name, 0.0) for name in joint.names])
+        column = joint.covariance @ row
+        gain = column / (row @ column + std**2)
+        residual = value - row @ np.array([self.priors[name].centre for name in joint.names])
+        covariance = joint.covariance - np.outer(gain, column)
         changed = {
-            other: replace(
-                self.priors[other],
-                centre=self.priors[other].centre + float(gain[i]) * residual,
+            name: replace(
+                self.priors[name],
+                centre=self.priors[name].centre + float(gain[i] * residual),
                 spread=math.sqrt(covariance[i, i]),
             )
-            for i, other in enumerate(self.names)
+            for i, name in enumerate(joint.names)
         }
-        return JointPrior(self.priors | changed, self.names, covariance)
+        return JointPrior(self.priors | changed, joint.names, covariance)
+
+    def _add(self, others: Iterable[str]) -> JointPrior:
+        """Return the same prior with the variances of other, independent parameters in its covariance matrix."""
+        added = tuple(others)
+        size = len(self.names)
+        covariance = np.diag([0.0] * size + [self.priors[name].spread ** 2 for name in added])
+        covariance[:size, :size] = self.covariance
+        return JointPrior(self.priors, self.names + added, covariance)
 
     def correlation(self, names: Sequence[str]) -> Floats:
         """Return the correlation matrix of some parameters, shape (n, n)."""

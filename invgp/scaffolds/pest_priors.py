@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from invgp.adapters.pest.control import Control, ControlParameter
 
@@ -24,6 +24,8 @@ class ParameterPrior:
         Mean and standard deviation of the parameter or of its natural logarithm.
     lower, upper : float
         Bounds; infinite for none.
+    source : str
+        Where the standard deviation comes from.
     remarks : tuple of str
         What is unusual about it.
     """
@@ -33,7 +35,13 @@ class ParameterPrior:
     spread: float
     lower: float
     upper: float
+    source: str = ""
     remarks: tuple[str, ...] = ()
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it has two bounds."""
+        return -math.inf < self.lower < self.upper < math.inf
 
     @property
     def mean(self) -> float:
@@ -49,7 +57,7 @@ class ParameterPrior:
         """Return the prior given that `factor` times the parameter (or its natural logarithm) is `value` plus noise."""
         precision = self.spread**-2 + (factor / std) ** 2
         centre = (self.centre / self.spread**2 + factor * value / std**2) / precision
-        return ParameterPrior(self.log, centre, precision**-0.5, self.lower, self.upper, self.remarks)
+        return replace(self, centre=centre, spread=precision**-0.5)
 
 
 def parameter_priors(case: Control, variances: Mapping[str, float]) -> dict[str, ParameterPrior]:
@@ -75,27 +83,34 @@ def parameter_priors(case: Control, variances: Mapping[str, float]) -> dict[str,
 def _prior(name: str, parameter: ControlParameter, variance: float | None, sigmas: float) -> ParameterPrior:
     remarks: list[str] = []
     lower, upper = parameter.lower, parameter.upper
-    value = _number(parameter.columns.get("mean")) or parameter.value
+    value, mean = parameter.value, _number(parameter.columns.get("mean"))
+    if mean is not None and lower <= mean <= upper:
+        value = mean
+    elif mean is not None:
+        remarks.append(f"the mean {mean:g} of {name} is outside its bounds; its initial value is used, as by PEST++")
     log = parameter.transform == "log"
     if log and value <= 0.0:
         remarks.append(f"{name} is log-transformed but its value is {value:g}; its prior is normal")
         log = False
     own = _number(parameter.columns.get("standard_deviation"))
+    if own is not None and own <= 0.0:
+        remarks.append(f"the standard_deviation {own:g} of {name} is not positive and is not used")
+        own = None
     unit = math.log(10.0) if log else 1.0  # PEST means logarithms to base 10
     if variance is not None and variance > 0.0:
-        spread = unit * math.sqrt(variance)
-    elif own is not None and own > 0.0:
-        spread = unit * own
+        spread, source = unit * math.sqrt(variance), "parcov"
+    elif own is not None:
+        spread, source = unit * own, "the column standard_deviation"
     elif log and 0.0 < lower < upper < math.inf:
-        spread = math.log(upper / lower) / sigmas
+        spread, source = math.log(upper / lower) / sigmas, "bounds"
     elif not log and -math.inf < lower < upper < math.inf:
-        spread = (upper - lower) / sigmas
+        spread, source = (upper - lower) / sigmas, "bounds"
     else:
-        spread = math.log(UNKNOWN_FACTOR) if log else max(abs(value), 1.0)
+        spread, source = math.log(UNKNOWN_FACTOR) if log else max(abs(value), 1.0), "a guess"
         remarks.append(f"{name} has no usable bounds; its prior standard deviation is a guess")
     if not lower <= value <= upper:
         remarks.append(f"the value {value:g} of {name} is outside its bounds")
-    return ParameterPrior(log, math.log(value) if log else value, spread, lower, upper, tuple(remarks))
+    return ParameterPrior(log, math.log(value) if log else value, spread, lower, upper, source, tuple(remarks))
 
 
 def _number(text: str | None) -> float | None:

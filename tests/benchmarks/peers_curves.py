@@ -212,7 +212,7 @@ def run_peer(trial: Trial, method: str) -> tuple[list[dict[str, Any]], str]:
                 process.stdin.write(SIZES.pack(*outputs.shape) + outputs.tobytes())
                 process.stdin.flush()
         if process.returncode:
-            raise environments.failed(method, process.returncode, printed)
+            raise environments.process_error(method, process.returncode, printed)
         for runs in budgets:
             file = Path(name) / f"{runs}.npz"
             if file.exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import invgp
 from helpers import pest_cases
 from helpers.command_line import Command
+from invgp.adapters import AdapterError
 from invgp.adapters.pest.matrices import read_covariance
 from invgp.errors import ConfigError
 from invgp.scaffolds.pest_case import project_from_pest
@@ -29,7 +31,7 @@ restart estimation
  k1 log  factor 2.0 0.02 200.0 hk 1.0 0.0 1
  k2 log  factor 3.0 0.03 300.0 hk 1.0 0.0 1
  r  none factor 1.0 -3.0 5.0 rch 1.0 0.0 1
- s  none factor 2.0 0.0 4.0 rch 1.0 0.0 1
+ s  none factor 2.0 0.0 4.0 rch 1.0 5.0 1
  z  none factor 2.0 0.0 4.0 rch 1.0 0.0 1
 * observation groups
  heads
@@ -50,8 +52,10 @@ restart estimation
  two 1.0 * r - 1.0 * s = 0.5 2.0 expert
  three 1.0 * log(k1) - 1.0 * log(k2) = 0.0 1.0 expert
  four 1.0 * log(k2) = 0.0 1.0 regul_x
+* odd section
+ 1 2 3
 ++ ies_num_reals(50)
-++ unheard_of(1)
+++ unheard_of(1) noptmax(3) rlambda1(20)
 """
 
 
@@ -78,10 +82,19 @@ def test_that_priors_data_and_noise_are_those_of_the_control_file(tmp_path: Path
     centre = (math.log(2.0) / spread**2 + 2.0 / math.log(10.0) * 0.8 / 0.2**2) / precision
     hk = config["latents"]["hk"]
     assert hk["link"] == "log"
-    variance = np.array([1.0 / precision, spread**2])
-    mean = np.exp(np.array([centre, math.log(3.0)]) + 0.5 * variance)
+    # A second one states that log10(k1) and log10(k2) are equal, with a standard deviation of 1.
+    covariance = np.diag([1.0 / precision, spread**2])
+    row = np.array([1.0, -1.0]) / math.log(10.0)
+    gain = covariance @ row / (row @ covariance @ row + 1.0)
+    centres = np.array([centre, math.log(3.0)])
+    centres -= gain * (row @ centres)
+    covariance -= np.outer(gain, row @ covariance)
+    variance = np.diag(covariance)
+    mean = np.exp(centres + 0.5 * variance)
     np.testing.assert_allclose(hk["mean"], mean, rtol=1e-12)
     np.testing.assert_allclose(hk["std"], mean * np.sqrt(np.expm1(variance)), rtol=1e-12)
+    rho = covariance[0, 1] / math.sqrt(variance[0] * variance[1])
+    np.testing.assert_allclose(hk["label_correlation"], [[1.0, rho], [rho, 1.0]], rtol=1e-9)
     # An equation of two parameters is direct data, for which the prior must be normal.
     assert {key: config["latents"]["rch"][key] for key in ("mean", "std")} == {"mean": [1.0, 2.0], "std": [2.0, 1.0]}
     assert "link" not in config["latents"]["rch"]
@@ -99,12 +112,19 @@ def test_that_every_feature_of_the_file_has_a_fate(tmp_path: Path) -> None:
     assert "states a limit" in notes["observation 'q'"]
     assert "the prior stands in" in notes["observation 'g'"]
     assert "the prior stands in" in notes["prior information 'four'"]
-    assert "log-transformed" in notes["prior information 'three'"]
-    assert notes["1 equation of prior information for one parameter"] == "part of the prior: one"
+    assert notes["2 equations of prior information"] == "part of the prior: one, three"
     assert notes["1 equation of prior information for several parameters"] == "direct data: two"
+    assert notes["bounds of 'hk'"] == "do not limit the values: the prior is log-normal"
+    assert notes["bounds of 'rch'"] == "do not limit the values: direct data need a normal prior"
+    assert notes["prior standard deviations"] == "4 from bounds"
     assert notes["option ies_num_reals(50)"].startswith("not used: the number of runs adapts")
-    assert notes["option unheard_of(1)"].startswith("not used")
+    assert notes["option unheard_of(1)"] == "not used: unknown to invgp"
+    assert notes["option noptmax(3)"].startswith("not used: the inversion ends")
+    assert notes["option rlambda1(20)"] == "not used: a setting of the search of PEST"
+    assert notes["section '* odd section'"] == "not used: unknown to invgp"
     assert "section '* parameter groups'" in notes
+    assert "PARCHGLIM" in notes["section '* control data'"]
+    assert notes["1 parameter with SCALE or OFFSET"] == "the model reads value * SCALE + OFFSET: s"
 
 
 def test_that_pilot_points_become_a_field_with_the_length_scale_of_the_covariance(tmp_path: Path) -> None:
@@ -177,6 +197,7 @@ def write_correlated(folder: Path, covariance_of_r_and_q: float = 0.0) -> Path:
     return folder / "case.pst"
 
 
+@pytest.mark.slow
 def test_that_a_covariance_between_numbers_acts_as_in_the_closed_form(tmp_path: Path) -> None:
     project = project_from_pest(write_correlated(tmp_path), tmp_path)
     for name, content in project.contents.items():
@@ -213,11 +234,11 @@ def test_that_an_equation_updates_all_correlated_parameters(tmp_path: Path) -> N
 
 def test_that_covariances_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     project = project_from_pest(write_correlated(tmp_path, 5.0), tmp_path)
-    why = dict(project.notes)["covariances of 'rch' in parcov"]
+    why = dict(project.notes)["prior correlations of 'rch'"]
     assert why == "not used, only the variances are: the matrix is not positive definite"
     control = write_correlated(tmp_path)
     control.write_text(control.read_text().replace(" s  log ", " s  none"))
-    why = dict(project_from_pest(control, tmp_path).notes)["covariances between 'hk' and 'ss' in parcov"]
+    why = dict(project_from_pest(control, tmp_path).notes)["prior correlations between 'hk' and 'ss'"]
     assert why == "not used, only the variances are: one has logarithms, the other not"
 
 
@@ -233,6 +254,136 @@ def test_that_matrices_and_uncertainty_files_are_read(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.matrix, [[8.0, 2.0, 0.0], [2.0, 18.0, 0.0], [0.0, 0.0, 36.0]])
     assert not found.is_diagonal
     assert read_covariance("control", tmp_path / "d.cov").variances == {"c": 4.0, "d": 9.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("START STANDARD_DEVIATION\n a 1.0\n", "the block STANDARD_DEVIATION has no end"),
+        ("a 1.0\n", "line 1: 'a 1.0' must be in a block"),
+        ("START STANDARD_DEVIATION\n a\nEND STANDARD_DEVIATION\n", "must be a name and a value, was 'a'"),
+        ("START STANDARD_DEVIATION\n a 1\n A 2\nEND STANDARD_DEVIATION\n", "a name comes twice"),
+        ("START STANDARD_DEVIATION\n a 1\nEND COVARIANCE_MATRIX\n", "line 3: the block STANDARD_DEVIATION ends with"),
+        ("START STANDARD_DEVIATION\n a inf\nEND STANDARD_DEVIATION\n", "not finite"),
+        ("START PEST_CONTROL_FILE\n file x.pst\nEND PEST_CONTROL_FILE\n", "'PEST_CONTROL_FILE' cannot be read"),
+        ("START COVARIANCE_MATRIX\n file a.cov\n list x\nEND COVARIANCE_MATRIX\n", "'list' cannot be read"),
+        ("START COVARIANCE_MATRIX\n file a.cov\n first_parameter k\nEND COVARIANCE_MATRIX\n", "must be parameters"),
+        ("START COVARIANCE_MATRIX\n file b.cov\nEND COVARIANCE_MATRIX\n", "b.cov: the names of rows and of columns"),
+    ],
+)
+def test_that_an_uncertainty_file_that_cannot_be_read_is_refused(text: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "a.cov").write_text("2 2 1\n 4.0 1.0\n 1.0 9.0\n* row and column names\na\nb\n")
+    (tmp_path / "b.cov").write_text("2 2 2\n 4 1\n 1 9\n* row names\na\nb\n* column names\nb\na\n")
+    (tmp_path / "all.unc").write_text(text)
+    with pytest.raises(AdapterError, match=sentence):
+        read_covariance("control", tmp_path / "all.unc", ("k", "a", "b"))
+
+
+def test_that_rows_of_a_matrix_can_be_a_range_of_parameters(tmp_path: Path) -> None:
+    (tmp_path / "a.cov").write_text("2 2 1\n 4.0 1.0\n 1.0 9.0\n* row and column names\np1\np2\n")
+    block = "START COVARIANCE_MATRIX\n file a.cov\n first_parameter B\n last_parameter c\nEND COVARIANCE_MATRIX\n"
+    (tmp_path / "all.unc").write_text(block)
+    assert read_covariance("control", tmp_path / "all.unc", ("a", "b", "c", "d")).names == ("b", "c")
+
+
+LINEAR = """pcf
+* control data
+restart regularisation
+ 2 3 1 1 3
+ 1 1 double point 1 0 0
+* parameter data
+ r none factor 1.0 -3.0 5.0 other 1.0 0.0 1
+ s none factor 2.0 0.0 4.0 other 1.0 0.0 1
+* observation groups
+ sums   0.5  sums.cov
+ single
+ expert
+* observation data
+ sum 4.0 1.0 sums
+ difference -0.4 1.0 sums
+ first 1.5 2.0 single
+* model command line
+ {python} model.py
+* model input/output
+ in.tpl in.txt
+ out.ins out.txt
+* prior information
+ both 2.0 * r - 1.0 * s = 0.5 2.0 expert
+"""
+LINEAR_MODEL = (
+    "r, s = map(float, open('in.txt').read().split())\n"
+    "open('out.txt', 'w').write(f'{r + s:.14f} {r - s:.14f} {r:.14f}')\n"
+)
+
+
+def write_linear(folder: Path, matrix: str) -> Path:
+    files = {
+        "case.pst": LINEAR.replace("{python}", sys.executable),
+        "in.tpl": "ptf ~\n~r                  ~ ~s                 ~\n",
+        "out.ins": "pif @\nl1 !sum! !difference! !first!\n",
+        "model.py": LINEAR_MODEL,
+        "sums.cov": matrix,
+    }
+    pest_cases.write_files(folder, files)
+    return folder / "case.pst"
+
+
+@pytest.mark.slow
+def test_that_equations_of_numbers_and_correlated_noise_act_as_in_the_closed_form(tmp_path: Path) -> None:
+    # A matrix of a group as PEST reads it, without names.
+    project = project_from_pest(write_linear(tmp_path, "0.25 0.1\n0.1 0.16\n"), tmp_path)
+    for name, content in project.contents.items():
+        (tmp_path / name).write_bytes(content)
+    posterior = invgp.invert(invgp.load(tmp_path / "survey.toml"))
+    A = np.array([[1.0, 1.0], [1.0, -1.0], [1.0, 0.0], [2.0, -1.0]])
+    noise = np.zeros((4, 4))
+    noise[:2, :2] = [[0.25, 0.1], [0.1, 0.16]]
+    noise[2, 2], noise[3, 3] = 0.25, 0.25
+    prior_precision = np.diag([1.0 / 4.0, 1.0])
+    precision = prior_precision + A.T @ np.linalg.solve(noise, A)
+    data = np.array([4.0, -0.4, 1.5, 0.5])
+    mean = np.linalg.solve(precision, prior_precision @ [1.0, 2.0] + A.T @ np.linalg.solve(noise, data))
+    std = np.sqrt(np.diag(np.linalg.inv(precision)))
+    # `other` is the name of a variable of every posterior file.
+    np.testing.assert_allclose(posterior["other_parameters"], mean, atol=1e-3 * std.min())
+    np.testing.assert_allclose(posterior["other_parameters_std"], std, rtol=1e-3)
+
+
+def test_that_means_and_standard_deviations_of_tables_are_used_as_by_pestpp(tmp_path: Path) -> None:
+    control = pest_cases.write_tables(tmp_path)
+    control.write_text(control.read_text().replace("parcov prior.unc\n", ""))
+    (tmp_path / "par.csv").write_text(
+        "name,transform,value,upper_bound,lower_bound,group,mean,standard_deviation,zone\n"
+        "a,none,8.0,16.0,-2.0,level,0.0,3.0,1\nb,none,1.0,3.0,-1.0,level,7.0,-2.0,1\nr,log,0.3,3.0,0.03,rate,,0.2,2\n"
+    )
+    project = project_from_pest(control, tmp_path)
+    latents = tomllib.loads(project.contents["survey.toml"].decode())["latents"]
+    assert latents["level"]["mean"] == [0.0, 1.0]
+    assert latents["level"]["std"] == [3.0, 1.0]
+    assert "median 0.3" in project.contents["survey.toml"].decode()
+    spread = 0.2 * math.log(10.0)
+    assert latents["rate"]["mean"] == pytest.approx(0.3 * math.exp(0.5 * spread**2), rel=1e-12)
+    remarks = " ".join(text for feature, text in project.notes if feature == "remark")
+    assert "the mean 7 of b is outside its bounds" in remarks
+    assert "the standard_deviation -2 of b is not positive" in remarks
+    notes = dict(project.notes)
+    assert notes["columns of parameters: zone"] == "not used"
+    assert notes["prior standard deviations"] == "2 from the column standard_deviation, 1 from bounds"
+    assert notes["bounds of 'level'"] == "limit the values"
+
+
+@pytest.mark.parametrize(
+    ("matrix", "why"),
+    [
+        ("1.0 2.0\n2.0 1.0\n", "not used, the weights are: a matrix is not positive definite"),
+        ("1.0 x\n2.0 1.0\n", "not used: .*sums.cov: the matrix: 'x' is not a number"),
+        ("1.0\n", "not used: .*sums.cov: line 1: must be the numbers of rows and columns"),
+    ],
+)
+def test_that_noise_covariances_that_cannot_be_used_are_named(matrix: str, why: str, tmp_path: Path) -> None:
+    project = project_from_pest(write_linear(tmp_path, matrix), tmp_path)
+    assert "case_noise.csv" not in project.contents
+    assert any(re.match(why, outcome) for _, outcome in project.notes)
 
 
 @pytest.mark.parametrize(
