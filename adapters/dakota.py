@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -43,11 +43,13 @@ def dakota_model(
     partial: bool = False,
     keep: str = "failed",
     search_path: Path | None = None,
+    jacobian: bool = False,
+    jacobian_cost: float = 0.0,
 ) -> ExecutableModel:
     """Return a model of a Dakota driver.
 
     The driver is run as by the fork interface of Dakota, with the names of the parameters file and the results file as
-    its last two arguments. Only function values are requested, neither gradients nor Hessians.
+    its last two arguments. Function values are requested, with `jacobian` also gradients, never Hessians.
 
     Parameters
     ----------
@@ -60,8 +62,10 @@ def dakota_model(
     descriptor : str
         Pattern of the descriptor of a number with a label: with ``{name}_{label}``, the number of ``depth`` with label
         1 is ``depth_1``.
-    files, timeout, threads, environment, bounds, partial, keep, search_path
+    files, timeout, threads, environment, bounds, partial, keep, search_path, jacobian_cost
         As in `ExecutableModel`.
+    jacobian : bool
+        Whether gradients of all responses by all variables are requested.
 
     Returns
     -------
@@ -85,8 +89,8 @@ def dakota_model(
             command=(*driver, PARAMETERS, RESULTS),
             inputs=inputs,
             outputs=outputs,
-            input_files=(InputFile(DakotaParameters(format, variables, responses), PARAMETERS),),
-            output_files=(DakotaResults(format, responses),),
+            input_files=(InputFile(DakotaParameters(format, variables, responses, jacobian), PARAMETERS),),
+            output_files=(DakotaResults(format, responses, gradient_size=len(variables) if jacobian else 0),),
             files=files,
             timeout=timeout,
             threads=threads,
@@ -95,6 +99,8 @@ def dakota_model(
             partial=partial,
             keep=keep,
             search_path=search_path,
+            jacobian=jacobian,
+            jacobian_cost=jacobian_cost,
         )
     except AdapterError as error:
         if error.setting.startswith("command"):
@@ -113,11 +119,19 @@ class DakotaParameters:
         Descriptor of each number of the inputs, in order.
     responses : tuple of str
         Descriptor of each number of the outputs, in order.
+    gradients : bool
+        Whether gradients are requested beside the values.
     """
 
     format: Format
     variables: tuple[str, ...]
     responses: tuple[str, ...]
+    gradients: bool = field(default=False, repr=False)  # the digest of the model has it
+
+    @property
+    def active_set(self) -> int:
+        """What is requested of each response: 1 for its value, 3 for value and gradient."""
+        return 3 if self.gradients else 1
 
     def check(self, inputs: Sequence[Quantity]) -> None:
         """Raise `TemplateError` unless there is a variable for each number."""
@@ -138,7 +152,7 @@ class DakotaParameters:
     def _json(self, numbers: Sequence[float]) -> str:
         content = {
             "variables": [{"label": k, "value": v} for k, v in zip(self.variables, numbers, strict=True)],
-            "responses": [{"label": label, "active_set": 1} for label in self.responses],
+            "responses": [{"label": label, "active_set": self.active_set} for label in self.responses],
             "derivative_variables": list(self.variables),
             "analysis_components": [],
             "eval_id": "1",
@@ -150,7 +164,7 @@ class DakotaParameters:
         rows = [(str(len(self.variables)), "variables")]
         rows += [(f"{v:.16e}", label) for label, v in zip(self.variables, numbers, strict=True)]
         rows += [(str(len(self.responses)), "functions")]
-        rows += [("1", f"ASV_{i}:{label}") for i, label in enumerate(self.responses, start=1)]
+        rows += [(str(self.active_set), f"ASV_{i}:{label}") for i, label in enumerate(self.responses, start=1)]
         rows += [(str(len(self.variables)), "derivative_variables")]
         rows += [(str(i), f"DVV_{i}:{label}") for i, label in enumerate(self.variables, start=1)]
         rows += [("0", "analysis_components"), ("1", "eval_id")]
@@ -160,7 +174,7 @@ class DakotaParameters:
         rows = [("DAKOTA_VARS", str(len(self.variables)))]
         rows += [(label, f"{v:.16e}") for label, v in zip(self.variables, numbers, strict=True)]
         rows += [("DAKOTA_FNS", str(len(self.responses)))]
-        rows += [(f"ASV_{i}:{label}", "1") for i, label in enumerate(self.responses, start=1)]
+        rows += [(f"ASV_{i}:{label}", str(self.active_set)) for i, label in enumerate(self.responses, start=1)]
         rows += [("DAKOTA_DER_VARS", str(len(self.variables)))]
         rows += [(f"DVV_{i}:{label}", str(i)) for i, label in enumerate(self.variables, start=1)]
         rows += [("DAKOTA_AN_COMPS", "0"), ("DAKOTA_EVAL_ID", "1")]
@@ -176,11 +190,14 @@ class DakotaResults:
     format : {"json", "text", "aprepro"}
     responses : tuple of str
         Descriptor of each number of the outputs, in order.
+    gradient_size : int
+        Length of the gradient of each response; 0 without gradients.
     """
 
     format: Format
     responses: tuple[str, ...]
     outputs: tuple[str, ...] | None = None
+    gradient_size: int = field(default=0, repr=False)  # the digest of the model has it
 
     @property
     def paths(self) -> tuple[str | None, ...]:
@@ -193,7 +210,7 @@ class DakotaResults:
             raise AdapterError("outputs", f"has {len(self.responses)} responses for {size_of(quantities)} numbers")
 
     def read(self, directory: Path, quantities: tuple[Quantity, ...]) -> Floats:  # noqa: ARG002 - `responses` has their names
-        """Read one number per response: by its label or, without labels, in order."""
+        """Read one number per response, by its label or, without labels, in order; then the gradients, if requested."""
         text = read_text(directory, RESULTS)
         if text.lstrip()[:4].lower() == "fail":
             raise ValueError(f"the driver reports a failure: {text.strip()[:60]!r}")
@@ -202,7 +219,28 @@ class DakotaResults:
         if missing:
             sentence = f"has no response {missing[0]!r}; {did_you_mean(missing[0], numbers)}"
             raise IncompleteError(sentence, np.array([numbers.get(label, math.nan) for label in self.responses]))
-        return np.array([numbers[label] for label in self.responses], dtype=np.float64)
+        values = [numbers[label] for label in self.responses]
+        return np.array([*values, *self._read_gradients(text)], dtype=np.float64)
+
+    def _read_gradients(self, text: str) -> Iterator[float]:
+        """Yield the gradients of all responses, one after the other."""
+        if not self.gradient_size:
+            return
+        if self.format == "json":
+            known = json.loads(text).get("gradients")
+            found = [known.get(label) if isinstance(known, dict) else None for label in self.responses]
+        else:
+            # Double brackets contain Hessians.
+            found = [part.split() for part in re.findall(r"(?<!\[)\[([^\[\]]*)\](?!\])", text)]
+            if len(found) != len(self.responses):
+                raise ValueError(f"must have {len(self.responses)} gradients in brackets, has {len(found)}")
+        for label, gradient in zip(self.responses, found, strict=True):
+            if not isinstance(gradient, list) or len(gradient) != self.gradient_size:
+                was = len(gradient) if isinstance(gradient, list) else "none"
+                raise ValueError(f"the gradient of {label!r} must have {self.gradient_size} numbers, has {was}")
+            for number in gradient:
+                what = f"the gradient of {label!r}"
+                yield json_number(number, what) if self.format == "json" else parse_number(number, what)
 
     def _from_json(self, text: str) -> dict[str, float]:
         try:
@@ -221,7 +259,7 @@ class DakotaResults:
 
     def _from_text(self, text: str) -> dict[str, float]:
         """Return the numbers by response: by their labels or, if these are others or missing, in order."""
-        # Brackets contain gradients and Hessians, which were not requested.
+        # Brackets contain gradients and Hessians.
         values = _split_values(text.partition("[")[0], self.responses)
         labels = [label for _, label in values]
         if set(labels).isdisjoint(self.responses):

@@ -28,7 +28,7 @@ from .programs import (
     load_template,
     read_program_files,
 )
-from .protocol import GAVE_OUTPUTS, AdapterError, Evaluations, Floats, Quantity, RunContext, Status
+from .protocol import GAVE_OUTPUTS, AdapterError, Evaluations, Floats, Quantity, RunContext, Status, output_size
 from .quantities import (
     check_batch,
     check_quantities,
@@ -106,6 +106,10 @@ class ExecutableModel:
         Additional environment variables. They take precedence over `threads`.
     search_path : Path, optional
         Directory to which the paths of program and templates are relative; by default the current directory.
+    jacobian : bool
+        Whether the reader of all outputs also returns their derivatives by the inputs; see `Evaluations`.
+    jacobian_cost : float
+        Cost of these derivatives in runs, at least 0.
     name : str
         Name in messages and provenance; by default the file name of the program.
     case : PestCase, optional
@@ -133,6 +137,8 @@ class ExecutableModel:
     threads: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
     search_path: Path | None = None
+    jacobian: bool = False
+    jacobian_cost: float = 0.0
     name: str = ""
     case: PestCase | None = field(default=None, repr=False, compare=False)
     digest: str = field(init=False, repr=False)
@@ -184,13 +190,15 @@ class ExecutableModel:
         values = check_batch(self.inputs, values, context)
         check_labels(context)
         environment = make_environment(self.environment, self.threads)
-        outputs = np.full((len(values), size_of(self.outputs)), np.nan)
+        outputs = np.full((len(values), output_size(self)), np.nan)
         status, messages = [Status.OK] * len(values), [""] * len(values)
         for i, label in enumerate(context.labels):
             directory = RunDirectory((context.directory / label).absolute())
             try:
                 outputs[i] = self._run_with_fallback(self._name_inputs(values[i]), directory, environment)
-                status[i], missing = check_outputs(self.outputs, outputs[i], partial=self.partial)
+                status[i], missing = check_outputs(
+                    self.outputs, outputs[i, : size_of(self.outputs)], partial=self.partial
+                )
                 messages[i] = missing and f"run {label}: {missing}"
             except RunError as failure:
                 status[i] = failure.status
@@ -281,8 +289,11 @@ class ExecutableModel:
 
     def _read(self, directory: Path) -> Floats:
         row = self._read_files(directory)
-        check_outputs(self.outputs, row, partial=self.partial)
-        self._check_bounds(row)
+        values, derivatives = np.split(row, [size_of(self.outputs)])
+        check_outputs(self.outputs, values, partial=self.partial)
+        self._check_bounds(values)
+        if not np.isfinite(derivatives).all():
+            raise RunError(Status.NAN, "the Jacobian has a number that is not finite")
         return row
 
     def _read_files(self, directory: Path) -> Floats:
@@ -337,6 +348,10 @@ class ExecutableModel:
         check_settings(self.timeout, self.threads, self.environment)
         if self.keep not in _KEPT:
             raise AdapterError("keep", f"must be one of {', '.join(map(repr, _KEPT))}; it is {self.keep!r}")
+        if not (math.isfinite(self.jacobian_cost) and self.jacobian_cost >= 0.0):
+            raise AdapterError("jacobian_cost", f"must be a number of runs, at least 0, was {self.jacobian_cost!r}")
+        if self.jacobian and self.partial:
+            raise AdapterError("partial", "must be false with jacobian = true, because a Jacobian has all outputs")
         names = [quantity.name for quantity in self.outputs]
         for name, (low, high) in self.bounds.items():
             if name not in names:
@@ -365,6 +380,8 @@ class ExecutableModel:
         rules = (self.target_file, self.fallback, self.partial, sorted(self.bounds.items()))
         if self.then:
             rules += (self.then,)  # type: ignore[assignment]
+        if self.jacobian:
+            rules += ("jacobian",)  # type: ignore[assignment]
         templates = [(file.path, template) for file, template in zip(self.input_files, self._templates, strict=True)]
         return digest_of(
             [

@@ -161,6 +161,10 @@ class ControlSections:
             if column not in header:
                 raise self.error(position, f"the table {name!r} has no column {column!r}")
         missing = (*_MISSING, *(settings.get(key, "").lower() for key in _MISSING_OPTIONS))
-        for row in rows[1:]:
+        for number, row in enumerate(rows[1:], start=1):
             entries = [entry.strip() for entry in row]
-            yield {key: entry for key, entry in zip(header, entries, strict=False) if entry.lower() not in missing}
+            found = {key: entry for key, entry in zip(header, entries, strict=False) if entry.lower() not in missing}
+            for column in needed:
+                if column not in found:
+                    raise self.error(position, f"row {number} of the table {name!r} has no {column!r}")
+            yield found

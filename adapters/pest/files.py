@@ -15,6 +15,8 @@ def read_setting(setting: str, path: Path) -> str:
         raise AdapterError(setting, f"there is no file {path}") from error
     except OSError as error:
         raise AdapterError(setting, f"{path} cannot be read: {error.strerror}") from error
+    if b"\0" in data:
+        raise AdapterError(setting, f"{path} is not a text file: it contains a null character")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -78,6 +78,8 @@ def build_dakota(section: DakotaSection, inputs: Quantities, outputs: Quantities
         format=section.format,
         descriptor=section.descriptor,
         search_path=directory,
+        jacobian=section.jacobian,
+        jacobian_cost=section.jacobian_cost,
         **_common_settings(section),
     )
 

@@ -86,7 +86,7 @@ def config_lines(case: CaseConfig) -> Iterator[str]:
     yield f"# Created from {Path(case.control).name}. The page 'From a PEST case to a posterior' of invgp explains it."
     yield "# What became of each feature of the control file:"
     for feature, fate in case.notes:
-        yield f"#   {feature}: {fate}"
+        yield "#   " + "".join(c if c.isprintable() else "?" for c in f"{feature}: {fate}")
     yield ""
     yield "version = 1"
     yield f"title = {_toml(stem)}"

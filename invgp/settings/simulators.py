@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from invgp.adapters import BatchedModel, CallableModel, PersistentModel, UmbridgeModel
+from invgp.adapters import BatchedModel, CallableModel, ExecutableModel, PersistentModel, UmbridgeModel
 from invgp.formatting import did_you_mean, format_value, join_names
 from invgp.settings.output_files import OutputFiles, OutputFileSection
 from invgp.settings.section import Section, WholeSentenceError
@@ -217,6 +217,16 @@ class DakotaSection(FilesSection):
     )
     descriptor: str = Field(
         default="{name}_{label}", description="descriptor of one number of an input or output with labels"
+    )
+    jacobian: bool = Field(
+        default=ExecutableModel.jacobian,
+        description="whether gradients are requested of the driver; for field models",
+    )
+    jacobian_cost: float = Field(
+        default=ExecutableModel.jacobian_cost,
+        description="cost of these gradients, in runs",
+        ge=0.0,
+        allow_inf_nan=False,
     )
 
 

@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.executable_models import DEPTH, SPEED, TIME, MakeProgram
-from invgp.adapters import AdapterError, Evaluations, ExecutableModel, Quantity, RunContext, Status, dakota_model
+from invgp.adapters import (
+    AdapterError,
+    Evaluations,
+    ExecutableModel,
+    Quantity,
+    RunContext,
+    Status,
+    dakota_model,
+    split_jacobian,
+)
 from invgp.adapters.dakota import DakotaParameters, DakotaResults
 from invgp.adapters.testing import check_forward_model
 
@@ -132,6 +141,8 @@ def test_that_results_are_read_as_dakota_reads_them(format_: Any, text: str, out
         ({"descriptor": "{name}"}, r"descriptor: must be such as '\{name\}_\{label\}'"),
         ({"descriptor": "{label} {name}"}, "descriptor: must be such as"),
         ({"descriptor": "{label.x}{label}"}, "descriptor: must be such as"),
+        ({"jacobian": True, "partial": True}, "partial: must be false with jacobian = true"),
+        ({"jacobian_cost": -1.0}, "jacobian_cost: must be a number of runs"),
         ({"format": "xml"}, "format: must be 'json', 'text' or 'aprepro'; it is 'xml'"),
     ],
 )
@@ -159,3 +170,61 @@ def test_that_a_report_of_failure_may_be_nested_deeply(tmp_path: Path, monkeypat
     (tmp_path / "results.out").touch()
     monkeypatch.setattr(json, "loads", lambda _: {"fail": deep, "functions": {"a": 1.0}})  # not all Pythons parse it
     assert DakotaResults("json", ("a",)).read(tmp_path, (Quantity("a", "m"),)).tolist() == [1.0]
+
+
+# Derivatives of time_i = depth_i / speed by depth_1, depth_2 and speed.
+GRADIENT_DRIVER = """\
+import json, re, sys
+text = open(sys.argv[1]).read()
+if text.startswith("{ DAKOTA"):
+    x = {k: float(v) for k, v in re.findall(r"\\{ (\\S+) += +(\\S+) \\}", text)}
+    assert x["ASV_1:time_1"] == 3
+elif text.startswith("{"):
+    x = {v["label"]: v["value"] for v in json.loads(text)["variables"]}
+    assert [r["active_set"] for r in json.loads(text)["responses"]] == [3, 3]
+else:
+    x = {label: float(value) for value, label in (line.split() for line in text.splitlines())}
+    assert x["ASV_2:time_2"] == 3
+d1, d2, v = x["depth_1"], x["depth_2"], x["speed"]
+values = {"time_1": d1 / v, "time_2": d2 / v}
+gradients = {"time_1": [1 / v, 0.0, -d1 / v**2], "time_2": [0.0, 1 / v, -d2 / v**2]}
+if v == 8.0:
+    gradients["time_2"][0] = float("nan")
+with open(sys.argv[2], "w") as file:
+    if text.startswith("{") and not text.startswith("{ DAKOTA"):
+        json.dump({"functions": values, "gradients": gradients}, file)
+    else:
+        file.write("".join(f"{value!r} {label}\\n" for label, value in values.items()))
+        file.write("".join(f"[ {' '.join(map(repr, row))} ]\\n" for row in gradients.values()) + "[[ 1.0 ]]\\n")
+"""
+
+
+@pytest.mark.parametrize("format_", ["json", "text", "aprepro"])
+def test_that_gradients_are_requested_and_read(format_: Any, program: MakeProgram, tmp_path: Path) -> None:
+    driver = program(GRADIENT_DRIVER, "python")
+    model = model_of(driver, tmp_path, format=format_, jacobian=True)
+    evaluated = run(model, tmp_path)
+    outputs, jacobians = split_jacobian(model, evaluated.outputs)
+    assert jacobians is not None
+    (d1, d2, v), _ = VALUES
+    np.testing.assert_array_equal(outputs[0], [d1 / v, d2 / v])
+    np.testing.assert_array_equal(jacobians[0], [[1 / v, 0.0, -d1 / v**2], [0.0, 1 / v, -d2 / v**2]])
+    assert evaluated.status == (Status.OK, Status.NAN)
+    assert np.isnan(outputs[1]).all()
+    assert "the Jacobian has a number that is not finite" in evaluated.messages[1]
+    assert model.digest != model_of(driver, tmp_path, format=format_).digest
+
+
+@pytest.mark.parametrize(
+    ("format_", "text", "sentence"),
+    [
+        ("text", "1.5\n2.5\n", "must have 2 gradients in brackets, has 0"),
+        ("text", "1.5\n2.5\n[1 2 3]\n[1 2]\n", "the gradient of 'time_2' must have 3 numbers, has 2"),
+        ("text", "1.5\n2.5\n[1 2 3]\n[1 2 x]\n", "the gradient of 'time_2': 'x' is not a number"),
+        ("json", '{"functions": {"time_1": 1, "time_2": 2}}', "the gradient of 'time_1' must have 3 numbers, has none"),
+    ],
+)
+def test_that_missing_gradients_are_reported(format_: Any, text: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "results.out").write_text(text)
+    with pytest.raises(ValueError, match=sentence):
+        DakotaResults(format_, ("time_1", "time_2"), gradient_size=3).read(tmp_path, (TIME,))

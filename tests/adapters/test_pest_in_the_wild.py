@@ -87,6 +87,27 @@ def evaluate(model: ExecutableModel, folder: Path, values: list[list[float]]) ->
     return got.outputs, got.messages
 
 
+def test_that_a_row_of_an_external_table_without_its_file_is_named(tmp_path: Path) -> None:
+    text = CONTROL.replace("* model output\nout.ins   'my out.txt'", "* model output external\nins.csv")
+    control = write_case(tmp_path, text)
+    (tmp_path / "ins.csv").write_text("pest_file,model_file\nout.ins,out.txt\nmore.ins\n")
+    with pytest.raises(AdapterError, match=r"line 18: row 2 of the table 'ins.csv' has no 'model_file'"):
+        read_control(control)
+
+
+def test_that_a_binary_file_is_refused(tmp_path: Path) -> None:
+    control = write_case(tmp_path)
+    control.write_bytes(control.read_bytes() + b"\0")
+    with pytest.raises(AdapterError, match="is not a text file: it contains a null character"):
+        read_control(control)
+
+
+def test_that_a_target_of_a_group_is_no_file(tmp_path: Path) -> None:
+    groups = "* observation groups\nheads 0.5\nflows 0.5 flows.cov\nlevels levels.cov\n"
+    case = read_control(write_case(tmp_path, CONTROL.replace("* prior information", f"{groups}* prior information")))
+    assert case.observation_groups == {"heads": "", "flows": "flows.cov", "levels": "levels.cov"}
+
+
 def test_that_a_case_of_windows_with_odd_names_runs_unchanged(tmp_path: Path) -> None:
     model = pest_model(write_case(tmp_path), (K,), (HEAD,))
     outputs, messages = evaluate(model, tmp_path, [[4.0, 5.0], [-1.0, 5.0]])
