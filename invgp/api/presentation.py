@@ -45,6 +45,9 @@ def plot(
     limits: Mapping[str, tuple[float, float]] | None = None,
     hatch_below: float | None = None,
     size: tuple[float, float] | None = None,
+    colour_map: str = "",
+    line: tuple[float, float, float, float] | None = None,
+    values: str | Path | None = None,
     dpi: float | None = None,
     format: str | None = None,  # noqa: A002 - the name of the option
 ) -> tuple[Path, ...]:
@@ -60,7 +63,7 @@ def plot(
         File with the suffix ``.png``, ``.svg`` or ``.pdf``. The section or the map, or a single figure, is written
         there, other figures to ``<output>_<kind>``. By default beside the file of the posterior, or ``posterior.png``.
     kinds : sequence of str
-        ``"section"``, ``"map"``, ``"fit"``, ``"correlation"``, ``"draws"``,
+        ``"section"``, ``"map"``, ``"profile"``, ``"fit"``, ``"correlation"``, ``"draws"``,
         ``"hyperparameters"``, ``"scalars"``, ``"convergence"`` or ``"all"``; by default the section or the map, the
         scalars, and the fit.
     latents : sequence of str
@@ -68,8 +71,9 @@ def plot(
     layers : sequence of str or int
         Labels to plot; by default all.
     show : sequence of str
-        Quantities of sections and maps: ``"mean"``, ``"std"``, ``"difference"``, ``"information"``, for field models
-        ``"few-runs"``, or ``"all"``; by default the mean, in maps also the standard deviation.
+        Quantities of sections and maps: ``"mean"``, ``"std"``, ``"difference"``, ``"information"``, ``"prior"``,
+        ``"quantiles"``, ``"exceedance"``, for field models ``"few-runs"``, or ``"all"`` for the first four; by default
+        the mean, in maps also the standard deviation.
     site : int, optional
         Number of the site, from 1, of the correlations.
     mode : int, optional
@@ -82,6 +86,14 @@ def plot(
         Information below which areas are hatched, by default 0.2; 0 for no hatching.
     size : (float, float), optional
         Width and height of each figure, in centimetres.
+    colour_map : str, optional
+        Matplotlib colour map of latents on maps.
+    line : (float, float, float, float), optional
+        Ends of a profile A-A' on a map: east and north of A, then of A'. Maps show the line, and the figure
+        ``"profile"`` shows the latents along it.
+    values : str or Path, optional
+        CSV table of known values, as of boreholes, that are drawn over the means: coordinates, and columns named by
+        latents (``depth``, or ``depth_2`` for the label 2). `invgp.plots.compare_with_values` compares them.
     dpi : float, optional
         Dots per inch, by default 300.
     format : str, optional
@@ -114,6 +126,9 @@ def plot(
         _figure_options(selected, tuple(show), limits or {}, hatch_below),
         latents=tuple(latents),
         labels=tuple(str(layer) for layer in layers),
+        colour_map=colour_map,
+        line=line,
+        known=() if values is None else plots.read_known_values(values, dataset),
         size=None if size is None else (size[0] / CENTIMETRES_PER_INCH, size[1] / CENTIMETRES_PER_INCH),
     )
     for kind in kinds:
@@ -252,13 +267,14 @@ def _figure_options(
                 f"show: must not be {FEW_RUNS!r} here: only the posterior of a field model has it, on its own grid"
             )
         del suffixes[FEW_RUNS]
-    known = [name + suffix for name in names for suffix in suffixes.values()]
+    own = [suffixes[quantity] for quantity in (*plots.SUMMARY, FEW_RUNS) if quantity in suffixes]  # others follow these
+    known = [name + suffix for name in names for suffix in own]
     for variable, (low, high) in limits.items():
         if variable not in known:
             raise ArgumentError(f"limits: must be of one of {', '.join(known)}, was {variable!r}")
         if not (low < high and math.isfinite(high - low)):
             raise ArgumentError(f"limits: the lower must be below the upper, was {low:g} and {high:g} for {variable!r}")
-    shown = tuple(name for name in suffixes if name != FEW_RUNS) if "all" in show else tuple(dict.fromkeys(show))
+    shown = plots.SUMMARY if "all" in show else tuple(dict.fromkeys(show))
     settings: dict[str, Any] = {} if hatch_below is None else {"hatch_below": hatch_below}
     return plots.FigureOptions(shown, dict(limits), **settings)
 

@@ -8,13 +8,15 @@ from typing import Any
 import click
 
 from invgp import api
+from invgp.api.posterior_files import read_mode
 from invgp.cli.console import json_option, print_json, print_line
 from invgp.cli.options import MODE_HELP, FilePath, FiniteRange
+from invgp.cli.text_tables import print_table
 from invgp.errors import ArgumentError
 
 # The names of invgp.plots, which is not imported here: help does not wait for matplotlib.
-KINDS = ("section", "map", "fit", "correlation", "scalars", "draws", "hyperparameters", "convergence")
-QUANTITIES = ("mean", "std", "difference", "information", "few-runs")
+KINDS = ("section", "map", "profile", "fit", "correlation", "scalars", "draws", "hyperparameters", "convergence")
+QUANTITIES = ("mean", "std", "difference", "information", "few-runs", "prior", "quantiles", "exceedance")
 FORMATS = ("png", "svg", "pdf")
 
 
@@ -47,7 +49,8 @@ FORMATS = ("png", "svg", "pdf")
     type=click.Choice([*QUANTITIES, "all"]),
     multiple=True,
     help="Quantities of sections and maps; difference: posterior minus prior mean; few-runs: the part of the "
-    "standard deviation of a field model that more runs would remove.  [default: mean; on maps, also std]",
+    "standard deviation of a field model that more runs would remove; exceedance: probabilities of a map of `invgp "
+    "predict --exceed`; all: mean, std, difference, information.  [default: mean; on maps, also std]",
 )
 @click.option(
     "--site",
@@ -78,6 +81,21 @@ FORMATS = ("png", "svg", "pdf")
 @click.option(
     "--size", type=(FiniteRange(3.0, 200.0),) * 2, metavar="WIDTH HEIGHT", help="Size of a figure in centimetres."
 )
+@click.option(
+    "--line",
+    type=(float, float, float, float),
+    metavar="EAST NORTH EAST NORTH",
+    help="Ends A and A' of a profile through a map: the map shows the line, the figure `profile` the latents along it.",
+)
+@click.option(
+    "--values",
+    type=FilePath(),
+    help="CSV table of known values, as of boreholes or a synthetic truth: coordinates, and columns such as depth or, "
+    "for a label, depth_2. They are drawn over means, and a table of the misfit is printed.",
+)
+@click.option(
+    "--colour-map", default="", metavar="NAME", help="Matplotlib colour map of latents on maps.  [default: viridis]"
+)
 @click.option("--dpi", type=FiniteRange(30.0, 2400.0), help="Resolution in dots per inch.  [default: 300]")
 @click.option("--format", type=click.Choice(FORMATS), help="File format.  [default: that of --output, or png]")
 @json_option
@@ -98,4 +116,29 @@ def command(
     figures = list(api.plot(posterior, output, at=dict(at), limits=ranges, **options))
     for path in figures:
         print_line(path)
-    print_json({"figures": figures})
+    misfits = print_misfits(posterior, options["values"], options["mode"])
+    print_json({"figures": figures} | ({"misfits": misfits} if misfits else {}))
+
+
+def print_misfits(posterior: Path, values: Path | None, mode: int | None) -> list[dict[str, Any]]:
+    """Print a table of the misfit between a posterior and known values, if there are any; return its rows."""
+    if values is None:
+        return []
+    from invgp import plots  # noqa: PLC0415 - help does not wait for matplotlib
+
+    dataset = read_mode(posterior, mode)
+    rows = plots.compare_with_values(dataset, plots.read_known_values(values, dataset))
+    heading = ("", "values", "mean error", "rms error", "rms error / std", "inside 95%")
+    body = [
+        (
+            " ".join(filter(None, (row.latent, row.label, f"({row.unit})" if row.unit else ""))),
+            f"{row.count:,}",
+            f"{row.mean_error:.3g}",
+            f"{row.rms_error:.3g}",
+            f"{row.standardised:.2f}",
+            f"{row.inside:.0%}",
+        )
+        for row in rows
+    ]
+    print_table(heading, body)
+    return [row._asdict() for row in rows]

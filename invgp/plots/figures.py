@@ -19,6 +19,7 @@ from invgp.plots.hyperparameter_figure import hyperparameter_figure
 from invgp.plots.inference_figures import convergence_figure, correlation_figure
 from invgp.plots.map_figures import map_figure
 from invgp.plots.plot_data import label_dimension, read_names
+from invgp.plots.profile_figure import profile_figure
 from invgp.plots.scalar_figure import FEWEST_DRAWS, scalar_figure
 from invgp.plots.sections import section_figure
 from invgp.plots.style import STYLE, size_error
@@ -29,6 +30,7 @@ FigureFunction = Callable[[xr.Dataset, FigureOptions, int | None], Figure]
 KINDS: dict[str, FigureFunction] = {
     "section": lambda ds, options, _: section_figure(ds, options),
     "map": lambda ds, options, _: map_figure(ds, options),
+    "profile": lambda ds, options, _: profile_figure(ds, options),
     "fit": lambda ds, options, _: fit_figure(ds, options),
     "correlation": correlation_figure,
     "scalars": lambda ds, options, _: scalar_figure(ds, options),
@@ -120,14 +122,15 @@ def plot(
     """
     path = Path(path)
     check_format(path, "path")
+    options = options or FigureOptions()
     by_default = [kind for kind in suitable_kinds(ds) if kind in (*_MAIN_KINDS, "scalars", "fit")]
+    by_default += ["profile"] if options.line is not None else []
     chosen = tuple(dict.fromkeys(kinds or by_default))
     for kind in chosen:
-        if "invgp_map" in ds.attrs and kind not in (*_MAIN_KINDS, *suitable_kinds(ds)):
+        if "invgp_map" in ds.attrs and kind not in (*_MAIN_KINDS, "profile", *suitable_kinds(ds)):
             raise PlotError(f"kinds: {kind} is not in a map of `invgp predict`, but in what `invgp run` wrote")
     given_name = (*_MAIN_KINDS, *(chosen if alone and len(chosen) == 1 else ()))
     targets = [path if kind in given_name else path.with_name(f"{path.stem}_{kind}{path.suffix}") for kind in chosen]
-    options = options or FigureOptions()
     figures = {target: KINDS[kind](ds, options, site) for target, kind in zip(targets, chosen, strict=True)}
     with staging_directory("the figures" if len(figures) > 1 else "the figure", path) as directory:
         for target, figure in figures.items():

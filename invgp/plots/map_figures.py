@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -13,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from invgp.axes import is_latitude_unit
 from invgp.maps.nodes import as_map
@@ -33,12 +35,14 @@ from invgp.plots.figure_options import (
     PRIOR_STD_UNIT,
     FigureOptions,
     as_names,
-    find_quantity,
+    expand_quantities,
     hatch_label,
     is_latent_value,
+    is_probability,
     missing_information,
     quantity_colour_map,
     quantity_label,
+    quantity_title,
     read_quantity,
 )
 from invgp.plots.map_colours import (
@@ -54,6 +58,7 @@ from invgp.plots.map_colours import (
 from invgp.plots.plot_data import (
     Curve,
     Floats,
+    describe_crs,
     describe_modes,
     flatten_grid,
     increases_downwards,
@@ -69,6 +74,7 @@ from invgp.plots.plot_data import (
     slice_grid,
     survey_coordinates,
 )
+from invgp.plots.profile_figure import draw_profile_line
 from invgp.plots.style import (
     CHARACTERS,
     PAGE,
@@ -98,6 +104,7 @@ def plot_map(
     limits: Mapping[str, tuple[float, float]] | None = None,
     hatch_below: float = MIN_INFORMATION,
     size: tuple[float, float] | None = None,
+    colour_map: str = "",
     ax: Axes | None = None,
 ) -> Figure:
     """Draw the latents over two coordinates of a survey or a grid.
@@ -114,8 +121,9 @@ def plot_map(
         A posterior over sites with two or more coordinates, or a map on a grid; of a volume, the middle slice is
         drawn.
     show : str or sequence of str
-        Quantities: ``"mean"``, ``"std"``, ``"difference"`` (posterior minus prior mean), ``"information"`` or
-        ``"few-runs"``; by default the mean and the standard deviation.
+        Quantities: ``"mean"``, ``"std"``, ``"difference"`` (posterior minus prior mean), ``"information"``,
+        ``"prior"`` (its mean), ``"quantiles"``, ``"exceedance"`` or ``"few-runs"``; by default the mean and the
+        standard deviation.
     latents : str or sequence of str
         Latents to draw; by default all.
     labels : str, int, or sequence of them
@@ -126,6 +134,8 @@ def plot_map(
         Information below which areas are hatched; 0 for no hatching.
     size : tuple of float
         Width and height in inches.
+    colour_map : str
+        Matplotlib colour map for values of the latents; by default viridis, reversed for depths.
     ax : Axes
         Axes to draw into, for a single latent, label and quantity; by default a new figure.
 
@@ -142,7 +152,9 @@ def plot_map(
     --------
     >>> figure = invgp.plots.plot_map(posterior, show="information")  # doctest: +SKIP
     """
-    options = FigureOptions(as_names(show), dict(limits or {}), hatch_below, as_names(latents), as_names(labels), size)
+    options = FigureOptions(
+        as_names(show), dict(limits or {}), hatch_below, as_names(latents), as_names(labels), size, colour_map
+    )
     return map_figure(posterior, options, ax)
 
 
@@ -199,7 +211,7 @@ class MapLayout(NamedTuple):
 
 def map_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = None) -> Figure:
     """Draw the latents over two coordinates; see `plot_map`."""
-    shown = options.show or ("mean", "std")
+    crs = describe_crs(ds)
     (across, up), hidden = read_two_coordinates(as_map(ds))
     ds = select_latents(as_map(predict_between_sites(ds)), options.latents, options.labels)
     grid = read_grid(ds)
@@ -215,19 +227,12 @@ def map_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = None) -
     shape = None if grid is None else map_shape(grid, across, up)
     cells = None if hidden or shape is not None else read_cells(ds, across, up)
     points = MapPoints(x, y, shape, interpolate=not hidden, circled=survey is None, cells=cells)
-    rows = [(name, curve) for name in read_names(ds, "fields") for curve in read_curves(ds, name)]
+    names, shown = expand_quantities(ds, read_names(ds, "fields"), options.show or ("mean", "std"))
+    options = replace(options, show=shown)
+    rows = [(name, curve) for name in names for curve in read_curves(ds, name)]
     window = _map_window(points, ds[up])
     with figure_style(ax):
-        if ax is not None:
-            check_single_panel(len(shown) * len(rows))
-            figure, axes, layout = root_figure(ax), np.asarray([ax]), MapLayout(1, 1, axes_size(ax), window.ratio)
-        else:
-            layout = _arrange_maps(window.ratio, len(rows), len(shown), options.size)
-            figure = NotebookFigure(layout.size, layout="compressed")
-            all_axes = figure.subplots(layout.rows, layout.columns, squeeze=False).ravel()
-            axes, spare = np.split(all_axes, [len(shown) * len(rows)])
-            for empty in spare:
-                empty.remove()
+        figure, axes, layout = _make_maps(window.ratio, len(rows), len(shown), options.size, ax)
         hatched = False
         for row, (name, curve) in zip(axes.reshape(-1, len(shown)), rows, strict=True):
             for panel, quantity in zip(row, shown, strict=True):
@@ -237,10 +242,14 @@ def map_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = None) -
             if sites is not None and sites[0].size <= MANY:
                 draw_sites(panel, *sites)
             _frame_map(panel, points, window, layout)
+            if options.line is not None:
+                draw_profile_line(panel, ds, [across, up], options.line)
         notes = [*filter(None, [describe_modes(ds)]), *slice_notes, *_hidden_notes(ds, hidden, x, y), *window.notes]
         notes += [_sites_note(sites[0].size, sliced)] if sites is not None else []
+        notes += ["Diamonds: known values."] if options.known else []
+        notes += [f"Coordinates: {crs}."] if crs else []
         notes += [f"Hatched: {hatch_label(options)}."] if hatched else []
-        titles = [_map_title(*row, quantity, layout) for row in rows for quantity in shown]
+        titles = [_map_title(ds, *row, quantity, layout) for row in rows for quantity in shown]
         if ax is not None:
             ax.set(xlabel=x_label, ylabel=y_label)
             ax.set_title("\n".join([*titles, *textwrap.wrap(" ".join(notes), int(CHARACTERS * layout.size[0]))]))
@@ -250,10 +259,23 @@ def map_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = None) -
         letter_panels(axes, titles)
         figure.supxlabel(x_label, fontsize=8.0)
         figure.supylabel(y_label, fontsize=8.0)
-        if notes:
-            wrapped = textwrap.wrap(" ".join(notes), int(CHARACTERS * layout.size[0]))
-            figure.suptitle("\n".join(wrapped), fontsize=8.0)
+        figure.suptitle("\n".join(textwrap.wrap(" ".join(notes), int(CHARACTERS * layout.size[0]))), fontsize=8.0)
     return figure
+
+
+def _make_maps(
+    ratio: float, rows: int, shown: int, size: tuple[float, float] | None, ax: Axes | None
+) -> tuple[Figure, NDArray[Any], MapLayout]:
+    """Return the figure, the panels and their layout: the given Axes, or a new figure."""
+    if ax is not None:
+        check_single_panel(shown * rows)
+        return root_figure(ax), np.asarray([ax]), MapLayout(1, 1, axes_size(ax), ratio)
+    layout = _arrange_maps(ratio, rows, shown, size)
+    figure = NotebookFigure(layout.size, layout="compressed")
+    axes, spare = np.split(figure.subplots(layout.rows, layout.columns, squeeze=False).ravel(), [shown * rows])
+    for empty in spare:
+        empty.remove()
+    return figure, axes, layout
 
 
 def _slice_through_middle(ds: xr.Dataset, names: Sequence[str]) -> tuple[xr.Dataset, list[str]]:
@@ -282,7 +304,12 @@ def _draw_quantity(
     shared = [q for q in options.show if is_latent_value(q) and is_latent_value(quantity) and q != quantity]
     all_values = np.concatenate([values, *(read_quantity(ds, name, other, curve) for other in shared)])
     scale = colour_scale(ds, name, quantity, all_values, limits)
-    mappable = draw_values(ax, points, values, quantity_colour_map(ds, name, quantity), scale)
+    for known in options.known_values(name, curve.label, quantity):
+        places = {c: ("site", known.places[:, k], ds[c].attrs) for k, c in enumerate(read_names(ds, "coordinates"))}
+        at = read_survey_positions(ds, xr.Dataset(places), read_two_coordinates(ds)[0])
+        colours = quantity_colour_map(ds, name, quantity, options)
+        ax.scatter(*at, c=known.values, norm=scale, cmap=colours, marker="D", s=22.0, edgecolors="black", zorder=5)
+    mappable = draw_values(ax, points, values, quantity_colour_map(ds, name, quantity, options), scale)
     label = _colour_bar_label(ds, name, quantity, layout, scale_power(scale))
     downwards = is_latent_value(quantity) and increases_downwards(ds[name])
     _add_colour_bar(ax, mappable, (scale, values), label, layout, downwards=downwards)
@@ -293,16 +320,16 @@ def _draw_quantity(
 def _colour_bar_label(ds: xr.Dataset, name: str, quantity: str, layout: MapLayout, power: int) -> str:
     """Return the label of a colour bar; only the unit for a short bar, because the title names the quantity."""
     if layout.columns > 2 or layout.map_height < 1.2:
-        if quantity == "information":
+        if is_probability(quantity):
             return ""
         return unit_with_power(PRIOR_STD_UNIT if quantity == "few-runs" else unit_label(ds[name]), power)
     return quantity_label(ds, name, quantity, int(CHARACTERS * layout.map_height), power)
 
 
-def _map_title(name: str, curve: Curve, quantity: str, layout: MapLayout) -> str:
+def _map_title(ds: xr.Dataset, name: str, curve: Curve, quantity: str, layout: MapLayout) -> str:
     title = ", ".join(filter(None, (name.replace("_", " "), curve.label)))
     width = max(12, int(CHARACTERS * (layout.map_width + 0.5)))
-    return "\n".join(textwrap.wrap(f"{title}: {find_quantity(quantity).title}", width))
+    return "\n".join(textwrap.wrap(f"{title}: {quantity_title(ds, name, quantity)}", width))
 
 
 def _hidden_notes(ds: xr.Dataset, names: list[str], x: Floats, y: Floats) -> list[str]:

@@ -304,6 +304,12 @@ def increases_downwards(array: xr.DataArray) -> bool:
     return bool(array.attrs.get("positive") == "down")
 
 
+def describe_crs(ds: xr.Dataset) -> str:
+    """Return the name of the coordinate reference system of a dataset; empty if it has none."""
+    about = ds["crs"].attrs if "crs" in ds.variables else {}
+    return str(about.get("projected_crs_name", about.get("geographic_crs_name", "")))
+
+
 def read_survey(ds: xr.Dataset, coordinates: Sequence[str]) -> xr.Dataset | None:
     """Return the sites of the survey of a map, with these coordinates; None if the map does not have them."""
     names = {f"{SURVEY}{name}": name for name in coordinates}

@@ -31,13 +31,17 @@ from invgp.plots.figure_options import (
     MIN_INFORMATION,
     FigureOptions,
     as_names,
-    find_quantity,
+    expand_quantities,
     hatch_label,
+    is_latent_value,
+    is_probability,
     missing_information,
     quantity_label,
+    quantity_title,
     read_quantity,
     value_range,
 )
+from invgp.plots.known_values import KnownValues
 from invgp.plots.plot_data import (
     LOG_RATIO,
     Curve,
@@ -160,7 +164,8 @@ def section_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = Non
     """Draw the latents along a line; see `plot_section`."""
     modes = {mode: read_line(part, options)[0] for mode, part in split_modes(ds).items()}
     ds, line = read_line(ds, options)
-    panels = [(name, quantity) for name in read_names(ds, "fields") for quantity in options.show or ("mean",)]
+    names, quantities = expand_quantities(ds, read_names(ds, "fields"), options.show or ("mean",))
+    panels = [(name, quantity) for name in names for quantity in quantities]
     with figure_style(ax):
         figure, axes, layout = make_panels(len(panels), options.size, ax)
         line = with_label_width(line, layout)
@@ -170,11 +175,12 @@ def section_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = Non
                 hatched |= _draw_latent(panel, ds, name, line, options, modes)
             else:
                 _draw_quantity(panel, ds, name, quantity, line, options)
-        titles = [f"{name.replace('_', ' ')}: {find_quantity(quantity).title}" for name, quantity in panels]
+        titles = [f"{name.replace('_', ' ')}: {quantity_title(ds, name, quantity)}" for name, quantity in panels]
         finish_figure(axes, line, layout, titles if options.show else (), single=ax is not None)
         shown = [quantity for _, quantity in panels]
         handles = _section_handles(ds, shown, options, modes, hatched=hatched, marked=line.sites is not None)
-        add_legend(ax or figure, handles)
+        if handles:
+            add_legend(ax or figure, handles)
     return figure
 
 
@@ -234,10 +240,21 @@ def _draw_latent(
                 for end in read_prior_interval(ds, name, curve) or ():
                     extended.append(end)
                     ax.plot(x[order], end[order], color=curve.colour, zorder=1.5, **_PRIOR_ENDS)
+    for curve in curves:
+        for known in options.known_values(name, curve.label, "mean"):
+            shown.append(known.values)
+            at = read_survey_positions(ds, _as_sites(ds, known), read_names(ds, "coordinates"))[0]
+            ax.plot(at, known.values, "D", color=curve.colour, markersize=3.5, markeredgecolor="black", zorder=4)
     limits = options.limits_for(name, "mean") or _axis_limits(shown, extended, ds[name], logarithmic=logarithmic)
     values_at_end = [float(mean[order[-1]]) for mean in means]
     finish_panel(ax, line, ds[name], curves, values_at_end, limits=limits, logarithmic=logarithmic)
     return hatched
+
+
+def _as_sites(ds: xr.Dataset, known: KnownValues) -> xr.Dataset:
+    """Return the places of known values as the sites of a survey."""
+    names = read_names(ds, "coordinates")
+    return xr.Dataset({name: ("site", known.places[:, k], ds[name].attrs) for k, name in enumerate(names)})
 
 
 def use_log_axis(ds: xr.Dataset, latent: str, intervals: Sequence[tuple[Floats, Floats]]) -> bool:
@@ -286,10 +303,11 @@ def _draw_quantity(
     limits = options.limits_for(name, quantity)
     if quantity == "difference":
         ax.axhline(0.0, color=GREY, linewidth=0.6, zorder=0.5)
-    elif limits is None:
+    elif limits is None and not is_latent_value(quantity):
         highest = 1.05 * max(value_range(of_curve, quantity)[1] for of_curve in values)
-        limits = (0.0, 1.0 if quantity == "information" else highest)
-    plain = ds[name].drop_attrs()  # a standard deviation is not drawn downwards
+        limits = (0.0, 1.0 if is_probability(quantity) else highest)
+    # A standard deviation is not drawn downwards.
+    plain = ds[name] if is_latent_value(quantity) else ds[name].drop_attrs()
     finish_panel(ax, line, plain, curves, [float(of_curve[order[-1]]) for of_curve in values], limits=limits)
     ax.set_ylabel(quantity_label(ds, name, quantity, line.label_width, tick_power(ax.get_ylim())))
 
@@ -304,6 +322,7 @@ def _section_handles(
     marked: bool,
 ) -> list[Any]:
     handles: list[Any] = []
+    style: dict[str, Any]
     if "mean" in shown:
         means = {mode: f"mean of mode {mode} ({mode_probabilities(ds)[mode - 1]:.0%})" for mode in modes}
         if "invgp_mode" in ds.attrs and "invgp_mode_probability" in ds.attrs:
@@ -316,11 +335,14 @@ def _section_handles(
             handles.append(Line2D([], [], color=GREY, label="prior mean", **_PRIOR_MEAN))
         if any(f"{name}_prior_std" in ds for name in read_names(ds, "fields")) and ds.sizes["site"] > 1:
             handles.append(Line2D([], [], color=GREY, label="prior 95% interval", **_PRIOR_ENDS))
+    if options.known and "mean" in shown:
+        style = {"marker": "D", "markersize": 3.5, "markeredgecolor": "black", "linestyle": ""}
+        handles.append(Line2D([], [], color=GREY, label="known value", **style))
     if hatched:
         label = hatch_label(options)
         handles.append(Patch(facecolor="none", edgecolor=GREY, hatch=HATCH, linewidth=0.0, label=label))
     if marked:
-        style: dict[str, Any] = {"marker": 2, "markersize": 4, "markeredgewidth": 0.5, "linestyle": ""}
+        style = {"marker": 2, "markersize": 4, "markeredgewidth": 0.5, "linestyle": ""}
         handles.append(Line2D([], [], color="black", label="site", **style))
     return handles
 

@@ -16,6 +16,7 @@ from invgp.adapters.protocol import Status
 from invgp.formatting import count_noun, format_duration
 from invgp.ledger import Ledger
 from invgp.ledger.rows import without_removed_directory
+from invgp.plots.plot_data import describe_crs
 
 MOST_FAILURES = 8  # in a report
 
@@ -107,7 +108,6 @@ def cost_sentences(ds: xr.Dataset, runs: LedgerSummary | None) -> list[str]:
 def provenance_rows(ds: xr.Dataset, source: str) -> list[tuple[str, str]]:
     """Return the survey, simulator, settings and conventions as rows of a table."""
     attributes = ds.attrs
-    crs = ds["crs"].attrs if "crs" in ds else {}
     rows = [
         ("Posterior file", source),
         ("Created", str(attributes.get("history", ""))),
@@ -117,7 +117,7 @@ def provenance_rows(ds: xr.Dataset, source: str) -> list[tuple[str, str]]:
         ("Simulator digest", str(attributes.get("invgp_simulator_digest", ""))),
         ("Posterior family", str(attributes.get("invgp_posterior", ""))),
         ("Seed", str(attributes.get("invgp_seed", ""))),
-        ("Coordinate reference system", str(crs.get("projected_crs_name", crs.get("geographic_crs_name", "")))),
+        ("Coordinate reference system", describe_crs(ds)),
         ("Conventions", str(attributes.get("Conventions", ""))),
         ("Method", str(attributes.get("references", ""))),
     ]

@@ -180,9 +180,8 @@ def test_that_a_figure_of_one_panel_is_drawn_into_given_axes(line: xr.Dataset, a
 
 
 def test_that_an_unknown_quantity_is_refused(line: xr.Dataset) -> None:
-    with pytest.raises(
-        ValueError, match="show: must be one of mean, std, difference, information, few-runs, was 'mode'"
-    ):
+    known = "mean, std, difference, information, few-runs, prior, quantiles, exceedance"
+    with pytest.raises(ValueError, match=f"show: must be one of {known}, was 'mode'"):
         plots.plot_section(line, show="mode")
 
 
