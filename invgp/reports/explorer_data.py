@@ -143,7 +143,8 @@ def _observation_data(ds: xr.Dataset, name: str) -> dict[str, Any]:
         | {key: _pack(read_values(ds, variable, curve)) for key, variable in variables.items()}
         for curve in read_curves(ds, f"{name}_observed")
     ]
-    return {**_description(ds[f"{name}_observed"], name), "layers": layers}
+    dimension = label_dimension(ds[f"{name}_observed"]) or ""
+    return {**_description(ds[f"{name}_observed"], name), "dimension": dimension, "layers": layers}
 
 
 def _description(array: xr.DataArray, name: str) -> dict[str, str]:

@@ -122,7 +122,28 @@ function drawMap(host, survey, latent, layer, quantity) {
     for (const [size, ink] of survey.count <= 200 ? [[6, '#000'], [4.2, '#fff']] : [[3.4, '#fff'], [2, '#000']]) axes.dots(survey.order, across.at, up.at, ink, size);
   }
   colourBar(axes, range, colour, latent.down && quantity === 'mean', sentenceCase(quantityLabel(latent, quantity)));
+  Object.assign(axes, { window: [x, y], valueAt: shown });
   return axes;
+}
+
+// Return the part of a map around a point, smaller or larger by a factor; null for the whole map.
+function zoomed(window, [cx, cy], factor, whole) {
+  if (window[0][1] - window[0][0] > (whole[0][1] - whole[0][0]) / factor / 1.01) return null;
+  return [cx, cy].map((centre, k) => {
+    const half = ((window[k][1] - window[k][0]) * factor) / 2;
+    const middle = Math.min(Math.max(centre, whole[k][0] + half), whole[k][1] - half);
+    return [middle - half, middle + half];
+  });
+}
+
+// Text about a place of a map: its coordinates, and the value there.
+function describePlace(survey, latent, layer, quantity, axes, px, py) {
+  const value = axes.valueAt(px, py);
+  if (!Number.isFinite(value)) return '';
+  const place = [axes.x.invert(px), axes.y.invert(py)].map((at, k) => `${survey.coordinates[k].name} ${appendUnit(formatNumber(at), survey.coordinates[k].unit)}`);
+  const name = [latent.name, layer.label].filter(Boolean).join(', ');
+  const words = quantity === 'mean' ? '' : `${QUANTITIES[quantity].toLowerCase()} `;
+  return `${place.join(', ')}\n${name}: ${words}${appendUnit(formatNumber(value), quantity === 'information' ? '' : latent.unit)}`;
 }
 
 function colourRange(count, values, quantity) {
@@ -144,6 +165,7 @@ function mapWindow(survey, host) {
   const perPixel = Math.max(((x[1] - x[0]) * degrees) / width, (y[1] - y[0]) / 480);
   const height = Math.max(180, Math.min(480, (y[1] - y[0]) / perPixel));
   survey.mapHeight = Math.round(height) + 60;
+  if (survey.view) return survey.view;
   const widen = ([low, high], span) => [(low + high - span) / 2, (low + high + span) / 2];
   return [widen(x, Math.max(x[1] - x[0], (perPixel * width) / degrees)), widen(y, Math.max(y[1] - y[0], perPixel * height))];
 }

@@ -1,4 +1,6 @@
 // Start: set up the controls and draw.
+const NEAR = 9; // pixels from a site within which the pointer means the site
+
 function start() {
   const get = (id) => document.getElementById(id);
   const survey = readSurvey(JSON.parse(get('data').textContent));
@@ -19,6 +21,7 @@ function start() {
   function layerOptions(owner, select, all) {
     const entries = owner.layers.map((layer, k) => [String(k), layer.label || owner.name]);
     options(select, all && entries.length > 1 ? [['all', 'all'], ...entries] : entries);
+    select.closest('label').querySelector('span').textContent = sentenceCase(owner.dimension || 'label');
   }
 
   function mark() {
@@ -39,6 +42,13 @@ function start() {
     const shown = layers.map((layer) => layer.label).filter(Boolean).join(', ');
     get('field').setAttribute('aria-label', `${QUANTITIES[quantity]} of ${latent().words}${shown ? `, ${shown}` : ''}, ${line ? 'along the line' : 'on a map'}. Arrow keys select a site.`);
     mark();
+  }
+  let whole;
+  function zoom(factor, centre) {
+    const [x, y] = field.window;
+    whole = survey.view ? whole : field.window;
+    survey.view = factor ? zoomed(field.window, centre || [(x[0] + x[1]) / 2, (y[0] + y[1]) / 2], factor, whole) : null;
+    drawField();
   }
   function drawData() {
     const observation = survey.observations[get('observation').value];
@@ -139,8 +149,22 @@ function start() {
     }
   });
   get('field').addEventListener('pointermove', (event) => {
-    const site = siteAt(...pointerPosition(get('field'), field, event));
+    const [px, py] = pointerPosition(get('field'), field, event);
+    const layers = selectedLayers(latent(), get('layer'));
+    const site = line ? siteAt(px, py) : survey.nearest(px, py, NEAR);
+    if (!line && site < 0) {
+      tip(event, describePlace(survey, latent(), layers[0], get('quantity').value, field, px, py));
+      return;
+    }
     tip(event, site >= 0 ? describeSite(survey, latent(), selectedLayers(latent(), get('layer')), site) : '');
+  });
+  get('zoom').hidden = line || survey.count < 2;
+  get('zoom-in').addEventListener('click', () => zoom(0.5, survey.coordinates.slice(0, 2).map((one) => one.at(state.site))));
+  get('zoom-out').addEventListener('click', () => zoom(2));
+  get('zoom-all').addEventListener('click', () => zoom(0));
+  get('field').addEventListener('dblclick', (event) => {
+    const [px, py] = pointerPosition(get('field'), field, event);
+    if (!line) zoom(0.5, [field.x.invert(px), field.y.invert(py)]);
   });
   get('field').addEventListener('pointerleave', (event) => tip(event, ''));
   get('field').addEventListener('click', (event) => {

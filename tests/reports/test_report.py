@@ -281,6 +281,32 @@ def test_that_the_controls_of_a_map_work(browser: Any, area: xr.Dataset, tmp_pat
 
 
 @needs_chromium
+def test_that_a_map_shows_values_between_the_sites_and_zooms(browser: Any, area: xr.Dataset, tmp_path: Path) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains  # noqa: PLC0415
+
+    open_report(browser, area, tmp_path)
+    assert text_of(browser, "dimension") == "Layer"
+    chart = browser.find_element("id", "field")
+    texts = []
+    for step in range(6):
+        ActionChains(browser).move_to_element_with_offset(chart, -60 + 23 * step, 31).perform()
+        texts.append(text_of(browser, "tooltip"))
+    [between, *_] = [text for text in texts if text.startswith("easting ")]
+    assert re.fullmatch(r"easting [\d,.]+ km, northing [\d,.]+ km\ndepth, layer 1: [\d.]+ m", between)
+    axis = "return [...document.querySelectorAll('#field svg > text')].map(one => one.textContent).join(' ')"
+    before = browser.execute_script(axis)
+    browser.find_element("id", "zoom-in").click()
+    assert browser.execute_script(axis) != before
+    browser.find_element("id", "zoom-all").click()
+    assert browser.execute_script(axis) == before
+    ActionChains(browser).double_click(chart).perform()
+    assert browser.execute_script(axis) != before
+    browser.find_element("id", "zoom-out").click()
+    assert browser.execute_script(axis) == before
+    assert browser.get_log("browser") == []
+
+
+@needs_chromium
 def test_that_a_line_can_be_pointed_at_clicked_and_walked_along(browser: Any, line: xr.Dataset, tmp_path: Path) -> None:
     from selenium.webdriver.common.action_chains import ActionChains  # noqa: PLC0415
     from selenium.webdriver.common.keys import Keys  # noqa: PLC0415
