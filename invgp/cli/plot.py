@@ -132,7 +132,7 @@ def print_misfits(posterior: Path, values: Path | None, mode: int | None) -> lis
     body = [
         (
             " ".join(filter(None, (row.latent, row.label, f"({row.unit})" if row.unit else ""))),
-            f"{row.count:,}",
+            f"{row.size:,}",
             f"{row.mean_error:.3g}",
             f"{row.rms_error:.3g}",
             f"{row.standardised:.2f}",

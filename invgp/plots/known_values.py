@@ -42,7 +42,7 @@ class Misfit(NamedTuple):
     Attributes
     ----------
     latent, label, unit : str
-    count : int
+    size : int
         Number of known values.
     mean_error, rms_error : float
         Mean and root mean square of posterior mean minus known value.
@@ -55,7 +55,7 @@ class Misfit(NamedTuple):
     latent: str
     label: str
     unit: str
-    count: int
+    size: int
     mean_error: float
     rms_error: float
     standardised: float

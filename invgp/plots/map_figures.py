@@ -306,9 +306,9 @@ def _draw_quantity(
     scale = colour_scale(ds, name, quantity, all_values, limits)
     for known in options.known_values(name, curve.label, quantity):
         places = {c: ("site", known.places[:, k], ds[c].attrs) for k, c in enumerate(read_names(ds, "coordinates"))}
-        at = read_survey_positions(ds, xr.Dataset(places), read_two_coordinates(ds)[0])
+        x, y = read_survey_positions(ds, xr.Dataset(places), read_two_coordinates(ds)[0])
         colours = quantity_colour_map(ds, name, quantity, options)
-        ax.scatter(*at, c=known.values, norm=scale, cmap=colours, marker="D", s=22.0, edgecolors="black", zorder=5)
+        ax.scatter(x, y, c=known.values, norm=scale, cmap=colours, marker="D", s=22.0, edgecolors="black", zorder=5)
     mappable = draw_values(ax, points, values, quantity_colour_map(ds, name, quantity, options), scale)
     label = _colour_bar_label(ds, name, quantity, layout, scale_power(scale))
     downwards = is_latent_value(quantity) and increases_downwards(ds[name])

@@ -97,7 +97,7 @@ def test_that_known_values_are_drawn_and_compared(area: xr.Dataset, tmp_path: Pa
     (tmp_path / "wells.csv").write_text("\n".join(["easting,northing,depth_1,depth_2", *rows]))
     known = plots.read_known_values(tmp_path / "wells.csv", area)
     first, second = plots.compare_with_values(area, known)
-    assert (first.count, second.count) == (3, 2)
+    assert (first.size, second.size) == (3, 2)
     assert first.standardised == pytest.approx(1.0, rel=1e-6)
     assert first.mean_error == pytest.approx(std[:, 0].mean(), rel=1e-6)
     assert (first.inside, second.inside) == (1.0, 0.0)
