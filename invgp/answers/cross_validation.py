@@ -92,18 +92,20 @@ def site_groups(problem: Problem, by: str, blocks: int) -> NDArray[np.intp]:
     return np.where(observed, groups, -1)
 
 
-def draws_of(posterior: xr.Dataset, emulated: EmulatedProblem) -> Floats:
-    """Return draws (R, N, Q) of the latent processes at the sites, from the file or from the emulator."""
+def draws_of(posterior: xr.Dataset, emulated: EmulatedProblem, most: int = MOST_DRAWS) -> Floats:
+    """Return at most `most` draws (R, N, Q) of the latent processes at the sites, from the file or the emulator."""
     prior = emulated.gaussian.prior
     learnt = str(posterior.attrs.get("invgp_hyperparameters", ""))
     if "whitened_sample" in posterior and prior.dense and not learnt:
-        v = np.asarray(posterior["whitened_sample"].values, dtype=np.float64)[:MOST_DRAWS]
+        stored = posterior["whitened_sample"]
+        kept = np.unique(np.linspace(0, len(stored) - 1, min(most, len(stored))).round().astype(np.intp))
+        v = np.asarray(stored.values[kept], dtype=np.float64)
         if v.shape[1:] == (prior.latent_count, prior.inducing_count):
             return emulated.posterior.latents(v.reshape(len(v), -1))
     state = sampled_search(emulated.model).sample_emulated(emulated.model, emulated.runner, emulated.state)
     if state.samples is None:
         raise ValueError("there are no draws")
-    return state.samples.latents[state.samples.thin(MOST_DRAWS)]
+    return state.samples.latents[state.samples.thin(most)]
 
 
 class PredictedData(NamedTuple):

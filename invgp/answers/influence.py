@@ -2,7 +2,8 @@
 
 Posterior covariances give what the posterior would be without a datum y, exactly in the linear Gaussian case. With its
 prediction g and noise variance s2, the leverage h = var(g) / s2 is the share of the prediction that the datum itself
-determines, and without it the mean of a field f would move by -cov(f, g) (y - mean(g)) / (s2 (1 - h)). What whole
+determines, and without it the mean of a field f would move by -cov(f, g) (y - mean(g)) / (s2 (1 - h)). The division by
+1 - h magnifies errors of the moments, so that those of a Gaussian posterior are computed without draws. What whole
 sources contribute is found by posteriors without them, on the emulator or the runs in the ledger.
 """
 
@@ -75,28 +76,70 @@ def data_groups(problem: Problem) -> list[DataGroup]:
     return [group for group in groups if group.mask.any() and (observed & ~group.mask).any()]
 
 
-def datum_influence(f: Floats, g: Floats, y: Floats, noise: Floats, covariance: Floats | None = None) -> DatumInfluence:
-    """Compute the influence of each datum from draws.
+class DataMoments(NamedTuple):
+    """Posterior moments of predicted outputs, and their covariances with the processes at some places.
+
+    Attributes
+    ----------
+    mean : array, shape (N, P)
+        Of the outputs.
+    covariance : array, shape (N, P, P)
+        Of the outputs of each site.
+    places : array of int, shape (B,)
+        Places of the processes.
+    spread : array, shape (B, Q)
+        Standard deviations of the processes.
+    cross : callable
+        Returns the covariances (B, Q, P) of the processes with the outputs of a site n.
+    """
+
+    mean: Floats
+    covariance: Floats
+    places: NDArray[np.intp]
+    spread: Floats
+    cross: Callable[[int], Floats]
+
+
+def choose_places(count: int) -> NDArray[np.intp]:
+    """Return at most `PLACES` of a number of places, evenly distributed."""
+    return np.unique(np.linspace(0, count - 1, min(PLACES, count)).round().astype(np.intp))
+
+
+def moments_of_draws(f: Floats, g: Floats) -> DataMoments:
+    """Estimate the moments from draws.
 
     Parameters
     ----------
-    f : array, shape (R, B, Q)
-        Draws of the processes at places.
+    f : array, shape (R, G, Q)
+        Draws of the processes at G places.
     g : array, shape (R, N, P)
         Predicted outputs for the same draws.
+    """
+    mean, places = g.mean(axis=0), choose_places(f.shape[1])
+    centred, z = g - mean, f[:, places] - f[:, places].mean(axis=0)
+    return DataMoments(
+        mean,
+        np.einsum("rnp,rnq->npq", centred, centred) / len(g),
+        places,
+        z.std(axis=0),
+        lambda n: np.tensordot(z, centred[:, n], axes=(0, 0)) / len(g),
+    )
+
+
+def datum_influence(moments: DataMoments, y: Floats, noise: Floats) -> DatumInfluence:
+    """Compute the influence of each datum from posterior moments.
+
+    Parameters
+    ----------
+    moments : DataMoments
     y : array, shape (N, P)
         Data; NaN where missing.
     noise : array, shape (N, P, P)
         Covariance of their noise at each site.
-    covariance : array, shape (N, P, P), optional
-        Posterior covariance of the outputs of each site; by default that of the draws.
     """
-    R, N, P = g.shape
-    kept = np.unique(np.linspace(0, f.shape[1] - 1, min(PLACES, f.shape[1])).round().astype(np.intp))
-    z = f[:, kept] - f[:, kept].mean(axis=0)
-    spread = z.std(axis=0)
-    z = (z / np.where(spread > 0.0, spread, np.inf)).reshape(R, -1)
-    mean = g.mean(axis=0)
+    N, P = y.shape
+    processes = moments.spread.shape[1]
+    scale = np.where(moments.spread > 0.0, moments.spread, np.inf)[..., None]
     leverage, pull = np.full((N, P), np.nan), np.full((N, P), np.nan)
     place, process = np.zeros((N, P), dtype=np.intp), np.zeros((N, P), dtype=np.intp)
     information = np.zeros(N)
@@ -104,15 +147,16 @@ def datum_influence(f: Floats, g: Floats, y: Floats, noise: Floats, covariance: 
         own = np.flatnonzero(np.isfinite(y[n]))
         if not len(own):
             continue
-        S = noise[n][np.ix_(own, own)]
-        centred = g[:, n, own] - mean[n, own]
-        C = centred.T @ centred / R if covariance is None else covariance[n][np.ix_(own, own)]
-        h = np.minimum(np.diagonal(C) / np.diagonal(S), LARGEST_LEVERAGE)
-        shift = (z.T @ centred / R) * ((y[n, own] - mean[n, own]) / (np.diagonal(S) * (1.0 - h)))
+        S, C = noise[n][np.ix_(own, own)], moments.covariance[n][np.ix_(own, own)]
+        precision = np.linalg.inv(S)
+        size = np.diagonal(precision)
+        h = np.clip(np.diagonal(precision @ C @ precision) / size, 0.0, LARGEST_LEVERAGE)
+        cross = (moments.cross(n)[..., own] / scale).reshape(-1, len(own)) @ precision
+        shift = cross * (precision @ (y[n, own] - moments.mean[n, own]) / (size * (1.0 - h)))
         largest = np.argmax(np.abs(shift), axis=0)
         leverage[n, own] = h
         pull[n, own] = shift[largest, np.arange(len(own))]
-        place[n, own], process[n, own] = kept[largest // f.shape[2]], largest % f.shape[2]
+        place[n, own], process[n, own] = moments.places[largest // processes], largest % processes
         root = np.linalg.inv(np.linalg.cholesky(S))
         shares = np.linalg.eigvalsh(root @ C @ root.T)
         information[n] = -0.5 * float(np.sum(np.log1p(-np.clip(shares, 0.0, LARGEST_LEVERAGE))))

@@ -6,31 +6,44 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from invgp.answers.cross_validation import draws_of
 from invgp.answers.emulated_problem import EmulatedProblem, emulate, hide_data
 from invgp.answers.influence import (
     DataGroup,
+    DataMoments,
     DatumInfluence,
+    choose_places,
     data_groups,
     datum_influence,
     group_reductions,
+    moments_of_draws,
 )
 from invgp.answers.known_field import draw_data, invert_known_runs
 from invgp.core.backend import to_numpy
+from invgp.core.coupled.gaussian_posterior import GaussianPosterior
+from invgp.inference.emulated_posterior import SamplingOptions
 from invgp.latent_model.problem_prior import noise_covariance
 from invgp.problem import Floats, Problem
+
+MOST_DRAWS, FEWEST_DRAWS = 4000, 500
+MOST_NUMBERS = 4e7  # of the draws of all latents or outputs, to limit memory
 
 Influence = tuple[DatumInfluence, list[DataGroup], dict[str, Floats]]
 
 
 def site_influence(posterior: xr.Dataset, emulated: EmulatedProblem) -> Influence:
     """Return the influence of each datum of a site model, its groups of data, and what these contribute."""
-    problem, latents = emulated.problem, draws_of(posterior, emulated)
-    noise = noise_covariance(emulated.noisy_problem)
+    problem = emulated.problem
+    numbers = problem.survey.size * max(problem.latent_count, problem.noise_std.shape[1])
+    latents = draws_of(posterior, emulated, min(MOST_DRAWS, max(int(MOST_NUMBERS / numbers), FEWEST_DRAWS)))
     outputs = emulated.predict(latents)
-    covariance = _output_covariance(latents, outputs, to_numpy(emulated.gaussian.marginals.covariance))
-    found = datum_influence(problem.mix(latents), outputs, problem.survey.Y, noise, covariance)
+    close = float(posterior.attrs.get("invgp_gaussian_k_hat", 0.0)) <= SamplingOptions().largest_k_hat
+    moments = (
+        _gaussian_moments(emulated, latents, outputs) if close else moments_of_draws(problem.mix(latents), outputs)
+    )
+    found = datum_influence(moments, problem.survey.Y, noise_covariance(emulated.noisy_problem))
     groups = data_groups(problem)
 
     def std_without(group: DataGroup) -> dict[str, Floats]:
@@ -40,21 +53,48 @@ def site_influence(posterior: xr.Dataset, emulated: EmulatedProblem) -> Influenc
     return found, groups, group_reductions(groups, _stds(emulated), std_without)
 
 
-def _output_covariance(latents: Floats, outputs: Floats, covariance: Floats) -> Floats:
-    """Return the covariance (N, P, P) of the outputs of each site: that of the latents times slopes over the draws.
+def _gaussian_moments(emulated: EmulatedProblem, latents: Floats, outputs: Floats) -> DataMoments:
+    """Return the moments of the Gaussian approximation, with outputs that are linear in the latents of their site.
 
     Parameters
     ----------
+    emulated : EmulatedProblem
     latents : array, shape (R, N, Q)
+        Draws, only for the slopes of the outputs.
     outputs : array, shape (R, N, P)
-    covariance : array, shape (N, Q, Q)
-        Covariance of the latents at each site; it has no error from the number of draws.
     """
-    f = (latents - latents.mean(axis=0)).swapaxes(0, 1)
-    g = (outputs - outputs.mean(axis=0)).swapaxes(0, 1)
-    known = np.isfinite(g).all(axis=1)
-    slopes = np.linalg.pinv(f) @ np.where(known[:, None], g, 0.0)
-    return np.asarray(slopes.swapaxes(1, 2) @ covariance @ slopes)
+    problem, gaussian = emulated.problem, emulated.gaussian
+    mean, covariance = (to_numpy(part) for part in gaussian.marginals)
+    centre, middle = latents.mean(axis=0), outputs.mean(axis=0)
+    known = np.isfinite(middle)
+    g = np.where(known, outputs - middle, 0.0).swapaxes(0, 1)
+    slopes = np.linalg.pinv((latents - centre).swapaxes(0, 1)) @ g
+    places = choose_places(len(mean))
+    roots = _covariance_roots(gaussian, places)
+
+    def cross(n: int) -> Floats:
+        [root] = _covariance_roots(gaussian, np.asarray([n]))
+        return np.asarray(problem.mix(np.einsum("bkq,kp->bpq", roots, root @ slopes[n])).swapaxes(1, 2))
+
+    M = np.eye(problem.latent_count) if problem.mixing is None else problem.mixing
+    variance = np.einsum("ij,bjk,ik->bi", M, covariance[places], M)
+    return DataMoments(
+        middle + np.einsum("nq,nqp->np", mean - centre, slopes),
+        np.asarray(slopes.swapaxes(1, 2) @ covariance @ slopes),
+        places,
+        np.sqrt(variance),
+        cross,
+    )
+
+
+def _covariance_roots(gaussian: GaussianPosterior, sites: NDArray[np.intp]) -> Floats:
+    """Return A (B, K, Q) of B sites: the posterior covariance of the latents at sites b and c is A_b^T A_c.
+
+    For inducing points, the covariance of the latents given these is left out.
+    """
+    projection, root = to_numpy(gaussian.prior.geometry_at(sites).projection), to_numpy(gaussian.q.root)
+    size = projection.shape[1]
+    return np.stack([root[:, j * size : (j + 1) * size] @ W for j, W in enumerate(projection)]).transpose(2, 1, 0)
 
 
 def _stds(emulated: EmulatedProblem) -> dict[str, Floats]:
@@ -75,7 +115,8 @@ def field_influence(posterior: xr.Dataset, problem: Problem, ledger: Path) -> In
     """Return the influence of each datum of a field model, its groups of data, and what these contribute."""
     seed = int(posterior.attrs["invgp_seed"])
     draws = draw_data(problem, ledger, seed)
-    found = datum_influence(problem.mix(draws.latents), draws.outputs, problem.survey.Y, noise_covariance(problem))
+    moments = moments_of_draws(problem.mix(draws.latents), draws.outputs)
+    found = datum_influence(moments, problem.survey.Y, noise_covariance(problem))
     groups = data_groups(problem)
 
     def stds(dataset: xr.Dataset) -> dict[str, Floats]:

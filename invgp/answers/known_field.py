@@ -93,7 +93,17 @@ def draw_data(problem: Problem, ledger: Path, seed: int) -> FieldDrawsAndData:
         w = w.reshape(-1, w.shape[-1])
         w = w[:: -(-len(w) // MOST_DRAWS)]
     else:
-        normals = backend.asarray(rng.standard_normal((GAUSSIAN_DRAWS, model.variables)))
-        w = to_numpy(refine(search, state).samples(normals))
+        normals = balanced_normals(rng, GAUSSIAN_DRAWS, model.variables)
+        w = to_numpy(refine(search, state).samples(backend.asarray(normals)))
     count = None if problem.grid is None else problem.grid.size  # without the sites of site models
     return FieldDrawsAndData(model.field.latents(w)[:, :count], model.predict(state.inference, w, state.outputs))
+
+
+def balanced_normals(rng: np.random.Generator, count: int, size: int) -> Floats:
+    """Draw standard normal numbers (count, size) whose mean is 0 and, if count > size, whose covariance is I exactly."""
+    normals = rng.standard_normal((count, size))
+    normals -= normals.mean(axis=0)
+    if count <= size:
+        return normals
+    left, _, right = np.linalg.svd(normals, full_matrices=False)
+    return np.asarray(math.sqrt(count) * (left @ right))
