@@ -100,7 +100,7 @@ def draw_data(problem: Problem, ledger: Path, seed: int) -> FieldDrawsAndData:
 
 
 def balanced_normals(rng: np.random.Generator, count: int, size: int) -> Floats:
-    """Draw standard normal numbers (count, size) whose mean is 0 and, if count > size, whose covariance is I exactly."""
+    """Draw standard normal numbers (count, size) with exactly the mean 0 and, if count > size, the covariance I."""
     normals = rng.standard_normal((count, size))
     normals -= normals.mean(axis=0)
     if count <= size:
