@@ -108,8 +108,8 @@ case. `depth` with label 1 is `depth[1]`, `depth_1` or `depth1`; with label `"hk
 are those of PEST; the model reads them multiplied by SCALE, plus OFFSET. A parameter that is not an input keeps
 its initial value, fixed or not. A tied parameter keeps its ratio to its parent. Bounds, weights, groups and prior
 information are ignored. Each run has a private directory. Files that the command line names are copied there;
-list all other files that the model reads in `files`. No shell is used: convert a command line with pipes,
-redirections or `&&` to a script that starts with `#!/bin/sh`."""
+list all other files that the model reads in `files`. A command line with pipes, redirections or `&&` is run by
+`/bin/sh`, as by PEST."""
 DAKOTA = """A driver for the fork interface of Dakota. Its last two arguments are the names of a parameters file
 and of a results file, in the JSON or text format of Dakota. The names of inputs and outputs without labels are
 the descriptors of Dakota. Only function values are requested. A driver reports a failure with `"fail": "true"`,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from .command_line import SHELL, needs_shell
 from .control import Control
 
 _PRIOR = "part of the prior that `invgp init --from-pest` writes"
@@ -128,10 +129,9 @@ def describe_features(case: Control, *, adjusted: set[str], observed: set[str]) 
     if columns:
         yield f"columns of parameters: {list_names(sorted(columns))}", "not used"
     yield from _describe_observations(case, observed)
-    if len(case.commands) > 1:
-        yield f"{len(case.commands)} model command lines", "run one after the other"
-    if case.unused_commands:
-        yield f"{len(case.unused_commands)} command lines for derivatives", "not used: no derivatives are computed"
+    yield from _describe_commands(case)
+    for stated in case.surplus:
+        yield "control data", f"{stated}: all are read, as by PEST++"
     for section in case.sections:
         if section not in _USED_SECTIONS:
             yield f"section '* {section}'", _SECTIONS.get(section, _UNKNOWN)
@@ -139,6 +139,16 @@ def describe_features(case: Control, *, adjusted: set[str], observed: set[str]) 
         shown = f"option {option}({value})" if value else f"option {option}"
         fate = next((text for prefix, text in _OPTIONS.items() if option.startswith(prefix)), "")
         yield shown, fate or (_SEARCH_SETTING if option in _SEARCH else _UNKNOWN)
+
+
+def _describe_commands(case: Control) -> Iterator[tuple[str, str]]:
+    if len(case.commands) > 1:
+        yield f"{len(case.commands)} model command lines", "run one after the other"
+    shell = [line for line in case.commands if needs_shell(line)]
+    if shell:
+        yield count_things(shell, "model command line", " with characters of a shell"), f"run by {SHELL}, as by PEST"
+    if case.unused_commands:
+        yield f"{len(case.unused_commands)} command lines for derivatives", "not used: no derivatives are computed"
 
 
 def _describe_observations(case: Control, observed: set[str]) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -98,6 +98,8 @@ class Control:
         Names of all sections, in lower case.
     unused_commands : tuple of str
         Command lines that PEST uses for derivatives only (NUMCOM).
+    surplus : tuple of str
+        Numbers in the control data that are smaller than those of the file.
     """
 
     parameters: Mapping[str, ControlParameter]
@@ -109,6 +111,7 @@ class Control:
     options: Mapping[str, str] = field(default_factory=dict)
     sections: tuple[str, ...] = ()
     unused_commands: tuple[str, ...] = ()
+    surplus: tuple[str, ...] = ()
 
 
 def read_control(path: Path) -> Control:
@@ -153,8 +156,7 @@ def read_control(path: Path) -> Control:
         sections.names,
         tuple(commands[run:]),
     )
-    _check_counts(sections, case)
-    return case
+    return replace(case, surplus=tuple(_check_counts(sections, case)))
 
 
 def _control_words(sections: ControlSections, index: int) -> list[str]:
@@ -162,8 +164,11 @@ def _control_words(sections: ControlSections, index: int) -> list[str]:
     return split_words(lines[index][1]) if index < len(lines) else []
 
 
-def _check_counts(sections: ControlSections, case: Control) -> None:
-    """Raise `AdapterError` if the numbers in the control data are wrong: the file may be incomplete."""
+def _check_counts(sections: ControlSections, case: Control) -> Iterator[str]:
+    """Raise `AdapterError` if a number in the control data is too large, because the file may be incomplete.
+
+    PEST++ does not read these numbers, so that files with numbers that are too small are in use; they are yielded.
+    """
     for (position, line), names in zip(
         sections.lines("control data")[1:3], ("NPAR and NOBS", "NTPLFLE and NINSFLE"), strict=False
     ):
@@ -177,8 +182,11 @@ def _check_counts(sections: ControlSections, case: Control) -> None:
                 "observations": (int(second), len(case.observations)),
             }
         for what, (expected, found) in counts.items():
-            if expected != found:
-                raise sections.error(position, f"says {expected} {what} ({names}), but the file has {found}")
+            stated = f"says {expected} {what} ({names}), but the file has {found}"
+            if expected > found:
+                raise sections.error(position, stated)
+            if expected < found:
+                yield f"line {position} {stated}"
 
 
 def _parameters(sections: ControlSections) -> dict[str, ControlParameter]:

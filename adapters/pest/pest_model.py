@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import re
-import shutil
 from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -18,15 +15,13 @@ from ..protocol import AdapterError, Quantity
 from ..quantities import check_quantities, did_you_mean
 from ..templates import TemplateError
 from .case_features import describe_features
+from .command_line import split_command
 from .control import Control, read_control
-from .control_sections import SETTING, split_words
-from .files import convert_path, find_file, read_setting
+from .control_sections import SETTING
+from .files import find_file, read_setting
 from .instruction_file import InstructionFile, load_instructions
 from .instructions import Instructions
 from .pest_template import Parameter, PestTemplate, named_parameters
-
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-_NEEDS_SHELL = re.compile(r"[|<>&;`$*?~]")
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +45,8 @@ def pest_model(
     is the parameter ``depth[1]``, ``depth_1`` or ``depth1``; with label ``"hk"`` also ``hk``. Values are those of PEST:
     the model reads them times ``SCALE`` plus ``OFFSET``. A parameter that is not an input has its initial value,
     whether it is fixed or not. A tied parameter keeps its ratio to its parent. Bounds, weights, groups and prior
-    information are ignored. Several model command lines are run one after the other.
+    information are ignored. Several model command lines are run one after the other. One with pipes or redirections is
+    run by ``/bin/sh``, as by PEST.
 
     The model runs in a directory of its own. Files beside the control file that are named in the command line are
     copied there; all other files that the model reads must be in `files`.
@@ -76,7 +72,8 @@ def pest_model(
     check_quantities("outputs", outputs)
     folder = control.absolute().parent
     case = read_control(control)
-    commands, scripts = zip(*(_split_command(line, folder, control) for line in case.commands), strict=True)
+    model_files = {model_file for _, model_file in case.files}
+    commands, scripts = zip(*(split_command(line, control, model_files) for line in case.commands), strict=True)
     parameters = _assign_parameters(case, inputs, control)
     templates, reader = _load_files(case, folder, parameters)
     _check_inputs_used(inputs, case, templates, control)
@@ -121,52 +118,6 @@ def _describe_case(
         for name, own in case.parameters.items()
     )
     return PestCase((("bounds, weights and prior information", ignored), *features), tuple(wired))
-
-
-def _split_command(line: str, folder: Path, control: Path) -> tuple[tuple[str, ...], tuple[LocalFile, ...]]:
-    """Split the command line, and find the files beside the control file that its arguments name."""
-    words = split_words(line)
-    if not words or words[0].startswith(("'", '"')):
-        raise AdapterError(SETTING, f"{control}: the model command line {line!r} has a quote without its partner")
-    if _NEEDS_SHELL.search(_QUOTED.sub("", line)):
-        raise AdapterError(
-            SETTING,
-            f"{control}: the model command line {line!r} needs a shell, and none is used; put it into a script that "
-            "starts with #!/bin/sh, and name that",
-        )
-    words = [words[0], *(_find_argument(word, folder) for word in words[1:])]
-    words[0] = _find_program_name(words[0], folder, line, control)
-    scripts = [
-        LocalFile(Path(word), word)
-        for word in dict.fromkeys(words[1:])
-        if not Path(word).is_absolute() and ".." not in Path(word).parts and (folder / word).is_file()
-    ]
-    escaped = (word.replace("{", "{{").replace("}", "}}") for word in words[1:])
-    return (words[0], *escaped), tuple(scripts)
-
-
-def _find_argument(word: str, folder: Path) -> str:
-    """Return an argument; one with backslashes that is the path of a file has slashes instead."""
-    plain = convert_path(word)
-    return plain if plain != word and (folder / plain).exists() else word
-
-
-def _find_program_name(word: str, folder: Path, line: str, control: Path) -> str:
-    r"""Return the name of the program; a name of Windows (``bin\mf6.exe``) may be ``bin/mf6`` here."""
-    name = convert_path(word)
-    if Path(name).suffix.lower() in (".bat", ".cmd"):
-        raise AdapterError(
-            SETTING,
-            f"{control}: the model command line {line!r} is a batch file of Windows; write its commands into a script "
-            "that starts with #!/bin/sh, and name that in a copy of the control file",
-        )
-    names = [name, name[:-4]] if name.lower().endswith(".exe") else [name]
-    for possible in names:
-        if os.sep not in possible and shutil.which(possible) is not None:
-            return possible
-        if (folder / possible).is_file():
-            return possible if os.sep in possible else f"./{possible}"
-    return name
 
 
 def _assign_parameters(case: Control, inputs: tuple[Quantity, ...], control: Path) -> dict[str, Parameter]:

@@ -249,12 +249,18 @@ class _Builder:
         found, size = [], 0
         for entry in sorted(self.folder.iterdir()):
             path = entry.resolve()
-            skipped = entry.name.startswith((".", "posterior.")) or entry.suffix.lower() in (".pst", ".tpl", ".ins")
+            skipped = entry.name.startswith((".", "__pycache__", "posterior.")) or entry.suffix.lower() in (
+                ".pst",
+                ".tpl",
+                ".ins",
+            )
             result = entry.name.lower().startswith(self.control.stem.lower()) and _RESULTS.search(entry.name)
-            inside = self.directory.resolve() in (path, *path.parents) and path != self.folder.resolve()
-            if skipped or result or path in own or path in project or (inside and entry.is_dir()):
+            holds_project = path in (self.directory.resolve(), *self.directory.resolve().parents)
+            if skipped or result or holds_project or path in own or path in project:
+                continue
+            files = [f for f in entry.rglob("*") if f.is_file()] if entry.is_dir() else [entry]
+            if entry.is_dir() and files and own.issuperset(file.resolve() for file in files):
                 continue
             found.append(entry.name)
-            files = [f for f in entry.rglob("*") if f.is_file()] if entry.is_dir() else [entry]
             size += sum(file.stat().st_size for file in files)
         return found, size

@@ -195,12 +195,34 @@ def test_that_a_program_next_to_the_control_file_is_found(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "command", ["a | b", "a > out", "a && b", "a; b", "a $HOME", "a `b`", "a < in", "a 'b c' *.txt"]
+    "command",
+    [
+        "cat input.dat | {python} model.py > log.txt 2>&1",
+        "test -f input.dat && '{python}' model.py; echo done",
+        '"{python}" model.py < model\\k.txt > log{{1}}.txt',
+        "./run.sh > nul",
+    ],
 )
-def test_that_a_command_that_needs_a_shell_is_refused(command: str, tmp_path: Path) -> None:
-    with pytest.raises(AdapterError, match="needs a shell, and none is used; put it into a script") as caught:
-        model_of(write_case(tmp_path, command=command))
-    assert caught.value.setting == "control"
+def test_that_a_command_with_characters_of_a_shell_is_run_by_a_shell(command: str, tmp_path: Path) -> None:
+    control = write_case(tmp_path, command=command.format(python=sys.executable))
+    (tmp_path / "input.dat").write_text("1\n")
+    (tmp_path / "run.sh").write_text(f"#!/bin/sh\n{sys.executable} model.py\n")
+    (tmp_path / "run.sh").chmod(0o755)
+    # The script names the program, which the command line does not.
+    names = ["settings.txt", *(["model.py"] if "run.sh" in command else [])]
+    model = model_of(control, files=tuple(LocalFile(Path(name)) for name in names))
+    assert model.command[:2] == ("/bin/sh", "-c")
+    assert run(model, tmp_path).ok.all()
+    features = dict(model.case.features)
+    assert features["1 model command line with characters of a shell"] == "run by /bin/sh, as by PEST"
+
+
+def test_that_numbers_of_the_control_data_may_be_too_small(tmp_path: Path) -> None:
+    control = write_case(tmp_path)
+    control.write_text(control.read_text().replace(" 6 4 2 0 1", " 5 3 2 0 1"))
+    features = dict(model_of(control).case.features)
+    assert "line 4 says 3 observations (NPAR and NOBS), but the file has 4: all are read" in features["control data"]
+    assert run(model_of(control), tmp_path).ok.all()
 
 
 @pytest.mark.parametrize(
@@ -214,7 +236,7 @@ def test_that_a_command_that_needs_a_shell_is_refused(command: str, tmp_path: Pa
         ),
         (" 6 4 2 0 1", " 7 4 2 0 1", r"line 4: says 7 parameters \(NPAR and NOBS\), but the file has 6"),
         (" spare  10.0 0.0 heads\n", "", r"line 4: says 4 observations \(NPAR and NOBS\), but the file has 3"),
-        (" 2 2 double", " 2 1 double", "line 5: says 3 template and instruction files .*, but the file has 4"),
+        (" 2 2 double", " 2 3 double", "line 5: says 5 template and instruction files .*, but the file has 4"),
         (" 6 4 2 0 1", " six", "line 4: must start with the whole numbers NPAR and NOBS, was 'six'"),
         (" vk hk1\n", " vk hk9\n", "'vk' is tied to 'hk9', which must be a parameter that is not tied"),
         (" vk hk1\n", " vk porosity\n vk vk\n", "'vk' is tied to 'vk', which must be a parameter that is not tied"),

@@ -167,9 +167,12 @@ def test_that_additional_delimiters_separate_numbers_but_not_markers() -> None:
         Instructions("pif @\n@h|x@ !a!\n").read("h|x 1.5;2.5|\n")
 
 
-def test_that_a_batch_file_of_windows_is_refused_with_advice(tmp_path: Path) -> None:
-    control = write_case(tmp_path, CONTROL.replace("{first}", "run.bat"))
-    with pytest.raises(AdapterError, match=r"'run.bat' is a batch file of Windows; write its commands into a script"):
+@pytest.mark.parametrize("command", ["run.bat", "run.BAT > log.txt"])
+def test_that_a_batch_file_of_windows_is_refused_with_advice(command: str, tmp_path: Path) -> None:
+    control = write_case(tmp_path, CONTROL.replace("{first}", command))
+    with pytest.raises(
+        AdapterError, match=rf"'{command}' is a batch file of Windows; write its commands into a script"
+    ):
         pest_model(control, (K,), (HEAD,))
 
 

@@ -73,7 +73,7 @@ def write_older(folder: Path, control: str = OLDER) -> Path:
 
 
 def test_that_priors_data_and_noise_are_those_of_the_control_file(tmp_path: Path) -> None:
-    project = project_from_pest(write_older(tmp_path), tmp_path)
+    project = project_from_pest(write_older(tmp_path / "case"), tmp_path / "case")
     config = tomllib.loads(project.contents["survey.toml"].decode())
     assert config["dimensions"] == {"hk_name": ["k1", "k2"], "rch_name": ["r", "s"]}
     spread = np.log(1e4) / 4.0
@@ -102,6 +102,20 @@ def test_that_priors_data_and_noise_are_those_of_the_control_file(tmp_path: Path
     assert value == {"quantity": '1.0 * rch["r"] + -1.0 * rch["s"]', "value": 0.5, "std": 0.5}
     assert project.contents["case_observations.csv"].decode() == "name,value,std,group\nh1,1.0,0.25,heads\n"
     assert config["forward"]["files"] == ["mesh.dat"]
+
+
+@pytest.mark.parametrize("place", [".", "inversion", "projects/inversion"])
+def test_that_runs_get_all_files_of_the_model_and_none_of_pest_or_of_the_project(place: str, tmp_path: Path) -> None:
+    control = write_older(tmp_path / "case")
+    for name in ("ref/k.dat", "tables/par.tpl", "__pycache__/model.pyc", "posterior.runs/r1", ".git/HEAD"):
+        pest_cases.write_files(tmp_path / "case", {name: "1\n"})
+    text = control.read_text().replace(" in.tpl in.txt", r" tables\par.tpl in.txt")
+    control.write_text(text)
+    (tmp_path / "case/tables/par.tpl").write_bytes((tmp_path / "case/in.tpl").read_bytes())
+    project = tmp_path / "case" / place
+    pest_cases.write_files(project, {"old_results.nc": "1"} if place != "." else {})
+    config = tomllib.loads(project_from_pest(control, project).contents["survey.toml"].decode())
+    assert config["forward"]["files"] == ["mesh.dat", "ref"]
 
 
 def test_that_every_feature_of_the_file_has_a_fate(tmp_path: Path) -> None:
