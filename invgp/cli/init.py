@@ -46,11 +46,11 @@ def command(
     """Write an example project to DIRECTORY, by default the current one. Nothing is overwritten.
 
     KIND is the type of the simulator: a Python function (python, the default) or a program (executable) that computes
-    the data of one site, the same for a whole grid (field, field-program), a PEST case (pest) or a model on a server
-    (umbridge). The project runs without changes. With --from-data, the command writes a
-    configuration for your survey file and a template of a Python function that you complete. With --from-pest, it
-    writes a configuration that runs your PEST case: parameters with their priors, observations with their noise, and
-    a list that states how every other feature of the control file is used.
+    the data of one site, the same for a whole grid (field, field-program), a function of a few unknown numbers
+    (scalars), a PEST case (pest) or a model on a server (umbridge). The project runs without changes. With --from-data,
+    the command writes a configuration for your survey file and a template of a Python function that you complete. With
+    --from-pest, it writes a configuration that runs your PEST case: parameters with their priors, observations with
+    their noise, and a list that states how every other feature of the control file is used.
     """
     if data is not None and control is not None:
         ctx.fail("--from-data: must be left out with --from-pest")

@@ -14,6 +14,7 @@ KINDS = {
     "executable": "a program with input and output files",
     "field": "a Python function of a whole grid",
     "field-program": "a program that computes the data of a whole grid",
+    "scalars": "a Python function of a few unknown numbers",
     "pest": "a PEST case",
     "umbridge": "an UM-Bridge server",
 }

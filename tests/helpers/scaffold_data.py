@@ -83,6 +83,14 @@ def river_heads() -> str:
     return table(["position_m", "head_m"], wells, measured[:, None], digits=(0, 3))
 
 
+def pumping_test() -> str:
+    rng = np.random.default_rng(6)
+    days = np.array([1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1440.0]) / 1440.0
+    models = np.array([[310.0], [2.5e-4], [0.03]])
+    drawdown = simulator("scalars-project/simulator.py").drawdown(*models, days[None])[0]
+    return table(["time_d", "drawdown_m"], days, (drawdown + 0.02 * rng.standard_normal(len(days)))[:, None], (5, 3))
+
+
 def table(header: list[str], positions: np.ndarray, data: np.ndarray, digits: tuple[int, int]) -> str:
     """CSV text; no number, no cell."""
     text = io.StringIO()
@@ -100,6 +108,7 @@ FILES = {
     "field-project/wells.csv": river_heads,
     "field-program-project/wells.csv": river_heads,
     "pest-project/wells.csv": pumping_tests,
+    "scalars-project/drawdown.csv": pumping_test,
     "umbridge-project/sites.csv": valley,
 }
 
