@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from threading import Event
@@ -129,78 +129,38 @@ def evaluate(
     monitor, concurrency = monitor or SilentMonitor(), concurrency or Concurrency()
     # A worker may have another working directory, and a program may replace the directory by a link.
     context = replace(context, directory=context.directory.resolve())
-    unique = _find_unique_rows(values)
+    rows = _OrderedRows(values, model.rows_per_task)
     batch = _BatchRunner(model, pool or Loop(), retries, recorder, concurrency, monitor, Event())
     parts = []
     with (
         resend_lost_interrupts(),
-        closing(batch.run(values[unique.first], select_context(context, unique.first))) as unique_parts,
+        closing(batch.run(rows.tasks, values[rows.first], select_context(context, rows.first))) as arriving,
     ):
-        for part, made in unique.repeat(unique_parts):
-            succeeded = int(part.ok.sum())
-            monitor.add_runs(succeeded, len(part.status) - succeeded, reused=len(part.status) - made)
-            monitor.report_concurrency(concurrency.average)
-            if succeeded < len(part.status):
-                monitor.report_failures([m for m, ok in zip(part.messages, part.ok, strict=True) if not ok])
-            if watch is not None:
+        for task_part in arriving:
+            for part, made in rows.add(task_part):
+                _report(part, made, monitor, concurrency)
+                parts.append(part)
+                if watch is None:
+                    continue
                 try:
                     watch(part)
                 except BatchStopped:
                     batch.stop.set()
-                    for _ in unique_parts:
+                    for _ in arriving:
                         pass
                     raise
-            parts.append(part)
     if recorder is not None:
         recorder.sync()
     return Evaluations.concatenate(parts)
 
 
-class _UniqueRows(NamedTuple):
-    """The U unique rows of B rows.
-
-    Attributes
-    ----------
-    first : array of int, shape (U,)
-        First position of each unique row.
-    which : array of int, shape (B,)
-        Number of the unique row for each row.
-    """
-
-    first: NDArray[np.intp]
-    which: NDArray[np.intp]
-
-    def repeat(self, parts: Iterable[tuple[Evaluations, int]]) -> Iterator[tuple[Evaluations, int]]:
-        """Yield the outcome of all rows, in order, from the outcome of the unique rows, in order."""
-        outputs: list[Floats] = []
-        status: list[Status] = []
-        messages: list[str] = []
-        start = 0
-        for part, made in parts:
-            if len(self.first) == len(self.which):
-                yield part, made
-                continue
-            outputs += list(part.outputs)
-            status += part.status
-            messages += part.messages
-            # The outcome is available up to the first position of the next unique row.
-            end = int(self.first[len(status)]) if len(status) < len(self.first) else len(self.which)
-            rows = self.which[start:end].tolist()
-            yield (
-                Evaluations(
-                    np.stack([outputs[i] for i in rows]),
-                    tuple(status[i] for i in rows),
-                    tuple(messages[i] for i in rows),
-                ),
-                made,
-            )
-            start = end
-
-
-def _find_unique_rows(values: Floats) -> _UniqueRows:
-    numbers: dict[bytes, int] = {}
-    which = np.asarray([numbers.setdefault(row.tobytes(), len(numbers)) for row in values], dtype=np.intp)
-    return _UniqueRows(np.unique(which, return_index=True)[1], which)
+def _report(part: Evaluations, made: int, monitor: Monitor, concurrency: Concurrency) -> None:
+    """Report the outcome of some rows, of which so many were run, to the monitor."""
+    succeeded = int(part.ok.sum())
+    monitor.add_runs(succeeded, len(part.status) - succeeded, reused=len(part.status) - made)
+    monitor.report_concurrency(concurrency.average)
+    if succeeded < len(part.status):
+        monitor.report_failures([m for m, ok in zip(part.messages, part.ok, strict=True) if not ok])
 
 
 class _TaskPart(NamedTuple):
@@ -211,7 +171,7 @@ class _TaskPart(NamedTuple):
     task : int
         Number of the task in the batch.
     rows : array of int
-        Numbers of the rows in the batch.
+        Numbers of the unique rows.
     outcome : Evaluations
     made : bool
         Whether the rows were run; otherwise they were found in the ledger.
@@ -221,6 +181,74 @@ class _TaskPart(NamedTuple):
     rows: NDArray[np.intp]
     outcome: Evaluations
     made: bool
+
+
+class _OrderedRows:
+    """The rows of a batch and their outcome in order, from parts of tasks in any order. Equal rows have one run.
+
+    Parameters
+    ----------
+    values : array, shape (B, I)
+        Inputs.
+    step : int
+        Number of rows per task.
+
+    Attributes
+    ----------
+    first : array of int, shape (U,)
+        First position of each unique row.
+    which : array of int, shape (B,)
+        Number of the unique row for each row.
+    tasks : list of arrays of int
+        Numbers of the unique rows of each task.
+    """
+
+    def __init__(self, values: Floats, step: int) -> None:
+        numbers: dict[bytes, int] = {}
+        self.which = np.asarray([numbers.setdefault(row.tobytes(), len(numbers)) for row in values], dtype=np.intp)
+        self.first = np.unique(self.which, return_index=True)[1]
+        count = self.first.size
+        self.tasks = [np.arange(start, min(start + step, count)) for start in range(0, count, step)]
+        self._waiting: list[list[_TaskPart]] = [[] for _ in self.tasks]
+        self._next_task, self._end = 0, 0
+        self._outputs: list[Floats] = []
+        self._status: list[Status] = []
+        self._messages: list[str] = []
+
+    def add(self, part: _TaskPart) -> Iterator[tuple[Evaluations, int]]:
+        """Yield the outcome of the next rows, and how many unique ones were run, for each task that is now complete."""
+        self._waiting[part.task].append(part)
+        while self._next_task < len(self.tasks):
+            parts, rows = self._waiting[self._next_task], self.tasks[self._next_task]
+            if sum(part.rows.size for part in parts) < rows.size:
+                return
+            self._waiting[self._next_task] = []
+            self._next_task += 1
+            yield self._repeat(_join_parts(parts)), sum(part.rows.size for part in parts if part.made)
+
+    def _repeat(self, outcome: Evaluations) -> Evaluations:
+        """Return the outcome of the next rows: up to the first position of the unique row after those of `outcome`."""
+        if self.first.size == self.which.size:
+            return outcome
+        self._outputs += list(outcome.outputs)
+        self._status += outcome.status
+        self._messages += outcome.messages
+        done = len(self._status)
+        start, self._end = self._end, int(self.first[done]) if done < self.first.size else self.which.size
+        rows = self.which[start : self._end].tolist()
+        return Evaluations(
+            np.stack([self._outputs[i] for i in rows]),
+            tuple(self._status[i] for i in rows),
+            tuple(self._messages[i] for i in rows),
+        )
+
+
+def _join_parts(parts: list[_TaskPart]) -> Evaluations:
+    """Return the rows of one task, in order."""
+    if len(parts) == 1:
+        return parts[0].outcome
+    together = Evaluations.concatenate(part.outcome for part in parts)
+    return select_rows(together, np.argsort(np.concatenate([part.rows for part in parts])))
 
 
 class _BatchRunner(NamedTuple):
@@ -234,27 +262,10 @@ class _BatchRunner(NamedTuple):
     monitor: Monitor
     stop: Event
 
-    def run(self, values: Floats, context: RunContext) -> Generator[tuple[Evaluations, int], None, None]:
-        """Yield the outcome of each task, in order, and how many of its rows were run."""
-        step = self.model.rows_per_task
-        tasks = [np.arange(start, min(start + step, len(values))) for start in range(0, len(values), step)]
-        waiting: list[list[_TaskPart]] = [[] for _ in tasks]
-        following = 0
-        with closing(self._find_or_make(tasks, values, context)) as arriving:
-            for part in arriving:
-                waiting[part.task].append(part)
-                while following < len(tasks) and _count_rows(waiting[following]) == tasks[following].size:
-                    complete, waiting[following] = waiting[following], []
-                    following += 1
-                    made = _count_rows([part for part in complete if part.made])
-                    if self.recorder is not None:
-                        self.recorder.reused += _count_rows(complete) - made
-                    yield _join_parts(complete), made
-
-    def _find_or_make(
+    def run(
         self, tasks: list[NDArray[np.intp]], values: Floats, context: RunContext
     ) -> Generator[_TaskPart, None, None]:
-        """Yield the rows of all tasks as soon as their outcome is available."""
+        """Yield the rows of all tasks as soon as they are found in the ledger or run."""
         wanted = list(enumerate(tasks))
         if self.recorder is None:
             yield from self._make_runs(wanted, values, context)
@@ -270,6 +281,7 @@ class _BatchRunner(NamedTuple):
                     start += rows.size
                     found, mine = claimed.found[here], claimed.ours[here]
                     if found.any():
+                        self.recorder.reused += int(found.sum())
                         yield _TaskPart(number, rows[found], select_rows(claimed.outcome, here[found]), made=False)
                     if mine.any():
                         ours.append((number, rows[mine]))
@@ -291,36 +303,37 @@ class _BatchRunner(NamedTuple):
         self, wanted: list[tuple[int, NDArray[np.intp]]], values: Floats, context: RunContext
     ) -> Generator[_TaskPart, None, None]:
         """Run rows, and record them as soon as they finish, in any order."""
-        tasks = [Task(values[rows], select_context(context, rows)) for _, rows in wanted]
-        with closing(self._run_tasks(tasks)) as results, self.concurrency.measure():
-            for i, finished in results:
-                task = tasks[i]
-                self.concurrency.busy += finished.seconds * len(task.values)
-                if self.recorder is not None and not finished.recorded:
-                    check_disk_space(finished.outcome, task.context.directory, self.recorder.ledger.path)
-                    self.recorder.record(*task, finished)
-                yield _TaskPart(*wanted[i], finished.outcome, made=True)
-
-    def _run_tasks(self, tasks: list[Task]) -> Generator[tuple[int, FinishedRuns], None, None]:
-        """Yield the number and the result of each task, as they finish."""
-        if not tasks:
+        if not wanted:
             return
+        tasks = [Task(values[rows], select_context(context, rows)) for _, rows in wanted]
         deaths: dict[int, WorkerDeath] = {}
-        with closing(self._submit(tasks, record=True)) as results:
-            for number, result in results:
+        with closing(self._submit(tasks, record=True)) as results, self.concurrency.measure():
+            for i, result in results:
                 if isinstance(result, WorkerDeath):
-                    deaths[number] = result
+                    deaths[i] = result
                 else:
-                    yield number, result
-        for number, death in deaths.items():
-            if self.stop.is_set():
-                return
-            task = tasks[number]
-            found = None if self.recorder is None else look_up_task(self.recorder, task)
-            if found is None:
-                single = len(task.values) == 1
-                found = make_killed_result(self.model, task, death) if single else self._run_rows_singly(task)
-            yield number, found
+                    yield self._record(tasks[i], result, *wanted[i])
+            for i, death in deaths.items():
+                if self.stop.is_set():
+                    return
+                yield self._record(tasks[i], self._run_after_death(tasks[i], death), *wanted[i])
+
+    def _record(self, task: Task, finished: FinishedRuns, number: int, rows: NDArray[np.intp]) -> _TaskPart:
+        """Record the runs of a task, unless its worker has done so, and return their outcome."""
+        self.concurrency.busy += finished.seconds * len(task.values)
+        if self.recorder is not None and not finished.recorded:
+            check_disk_space(finished.outcome, task.context.directory, self.recorder.ledger.path)
+            self.recorder.record(*task, finished)
+        return _TaskPart(number, rows, finished.outcome, made=True)
+
+    def _run_after_death(self, task: Task, death: WorkerDeath) -> FinishedRuns:
+        """Return the result of a task whose workers died: as they recorded it, or that of its rows one by one."""
+        found = None if self.recorder is None else look_up_task(self.recorder, task)
+        if found is not None:
+            return found
+        if len(task.values) == 1:
+            return make_killed_result(self.model, task, death)
+        return self._run_rows_singly(task)
 
     def _run_rows_singly(self, task: Task) -> FinishedRuns:
         """Run the rows of a task that kills its workers one by one, to find the row that does."""
@@ -355,15 +368,3 @@ class _BatchRunner(NamedTuple):
             address = LedgerAddress.from_recorder(self.recorder)
         runner = TaskRunner(self.model, self.retries, address)
         return self.pool.run(runner, tasks, tasks[0].context.directory, self.stop)
-
-
-def _count_rows(parts: list[_TaskPart]) -> int:
-    return sum(part.rows.size for part in parts)
-
-
-def _join_parts(parts: list[_TaskPart]) -> Evaluations:
-    """Return the rows of one task, in order."""
-    if len(parts) == 1:
-        return parts[0].outcome
-    together = Evaluations.concatenate(part.outcome for part in parts)
-    return select_rows(together, np.argsort(np.concatenate([part.rows for part in parts])))

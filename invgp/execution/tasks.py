@@ -39,37 +39,51 @@ def run_with_retries(model: ForwardModel, values: Floats, context: RunContext, r
     -------
     FinishedRuns
     """
-    outcome, seconds = _evaluate_timed(model, values, context)
-    attempts = np.ones(len(values), dtype=np.int64)
-    for _ in range(retries):
-        bad = np.flatnonzero(~outcome.ok)
-        if not bad.size:
-            break
-        repeated, more = _evaluate_timed(model, values[bad], select_context(context, bad))
-        outcome = _replace_rows(outcome, bad, repeated)
-        attempts[bad] += 1
-        seconds += more
-    return FinishedRuns(outcome, attempts, seconds / max(len(values), 1), f"{platform.node()}:{os.getpid()}")
+    rows, attempts, seconds = np.arange(len(values)), np.zeros(len(values), dtype=np.int64), 0.0
+    outcome: Evaluations | None = None
+    while True:
+        start = time.perf_counter()
+        new = model.evaluate(values[rows], select_context(context, rows))
+        seconds += time.perf_counter() - start if new.seconds is None else new.seconds
+        outcome = new if outcome is None else _replace_rows(outcome, rows, new)
+        attempts[rows] += 1
+        rows = np.flatnonzero(~outcome.ok)
+        if not rows.size or attempts.max() > retries:
+            return FinishedRuns(outcome, attempts, seconds / max(len(values), 1), f"{platform.node()}:{os.getpid()}")
 
 
 def select_context(context: RunContext, rows: Rows) -> RunContext:
-    """Return the context of some of the runs."""
+    """Return the context of some of the runs.
+
+    Parameters
+    ----------
+    context : RunContext
+    rows : array of int
+        Numbers of the runs.
+
+    Returns
+    -------
+    RunContext
+    """
     return replace(context, labels=[context.labels[i] for i in rows])
 
 
 def select_rows(outcome: Evaluations, rows: Rows) -> Evaluations:
-    """Return the outcome of some of the runs."""
+    """Return the outcome of some of the runs.
+
+    Parameters
+    ----------
+    outcome : Evaluations
+    rows : array of int
+        Numbers of the runs.
+
+    Returns
+    -------
+    Evaluations
+    """
     return Evaluations(
         outcome.outputs[rows], tuple(outcome.status[i] for i in rows), tuple(outcome.messages[i] for i in rows)
     )
-
-
-def _evaluate_timed(model: ForwardModel, values: Floats, context: RunContext) -> tuple[Evaluations, float]:
-    """Return the outcome of runs, and the sum of their durations in s."""
-    start = time.perf_counter()
-    outcome = model.evaluate(values, context)
-    elapsed = time.perf_counter() - start
-    return outcome, elapsed if outcome.seconds is None else outcome.seconds
 
 
 def _replace_rows(outcome: Evaluations, rows: Rows, new: Evaluations) -> Evaluations:
@@ -136,7 +150,18 @@ class TaskRunner:
 
 
 def look_up_task(recorder: Recorder, task: Task) -> FinishedRuns | None:
-    """Return the recorded runs of a task; None unless all are recorded."""
+    """Return the recorded runs of a task; None unless all are recorded.
+
+    Parameters
+    ----------
+    recorder : Recorder
+        Ledger of the runs.
+    task : Task
+
+    Returns
+    -------
+    FinishedRuns or None
+    """
     # The rows of a task are recorded together, so the first row is usually sufficient.
     if not recorder.look_up(task.values[:1]).found.all():
         return None
@@ -147,7 +172,19 @@ def look_up_task(recorder: Recorder, task: Task) -> FinishedRuns | None:
 
 
 def make_killed_result(model: ForwardModel, task: Task, death: WorkerDeath) -> FinishedRuns:
-    """Return the result of a task that kills each of its workers."""
+    """Return the result of a task that kills each of its workers.
+
+    Parameters
+    ----------
+    model : ForwardModel
+    task : Task
+    death : WorkerDeath
+        How many workers died.
+
+    Returns
+    -------
+    FinishedRuns
+    """
     count, times = len(task.values), "once" if death.times == 1 else f"{death.times} times"
     messages = tuple(
         f"run {label}: its worker process died, {times}, while it ran {model.name!r}" for label in task.context.labels
