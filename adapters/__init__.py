@@ -5,7 +5,7 @@ from .callables import CallableModel
 from .dakota import dakota_model
 from .executables import ExecutableModel
 from .persistent import PersistentModel
-from .pest.instruction_file import InstructionFile, load_instructions
+from .pest.instructions import InstructionFile, load_instructions
 from .pest.pest_model import pest_model
 from .pest.pest_template import PestTemplate
 from .programs import InputFile, LocalFile

@@ -245,28 +245,73 @@ class AdapterError(ValueError):
 
 
 def former_digest(model: ForwardModel) -> str:
-    """Return the digest of a model in ledgers of version 1, which may contain absolute paths."""
+    """Return the digest of a model in ledgers of version 1, which may contain absolute paths.
+
+    Parameters
+    ----------
+    model : ForwardModel
+
+    Returns
+    -------
+    str
+    """
     return str(getattr(model, "former_digest", model.digest))
 
 
 def input_size(model: ForwardModel) -> int:
-    """Return the number of columns of `values`."""
+    """Return the number of columns of `values`.
+
+    Parameters
+    ----------
+    model : ForwardModel
+
+    Returns
+    -------
+    int
+    """
     return sum(q.size for q in model.inputs)
 
 
 def output_size(model: ForwardModel) -> int:
-    """Return the number of columns of `Evaluations.outputs`, with those of the Jacobian."""
+    """Return the number of columns of `Evaluations.outputs`, with those of the Jacobian.
+
+    Parameters
+    ----------
+    model : ForwardModel
+
+    Returns
+    -------
+    int
+    """
     values = sum(q.size for q in model.outputs)
     return values * (1 + input_size(model)) if gives_jacobian(model) else values
 
 
 def gives_jacobian(model: ForwardModel) -> bool:
-    """Return whether each run of a model gives the derivatives of its outputs, too."""
+    """Return whether each run of a model gives the derivatives of its outputs, too.
+
+    Parameters
+    ----------
+    model : ForwardModel
+
+    Returns
+    -------
+    bool
+    """
     return bool(getattr(model, "jacobian", False))
 
 
 def cost_of_run(model: ForwardModel) -> float:
-    """Return the cost of one run of a model with its Jacobian, in runs without one."""
+    """Return the cost of one run of a model with its Jacobian, in runs without one.
+
+    Parameters
+    ----------
+    model : ForwardModel
+
+    Returns
+    -------
+    float
+    """
     return 1.0 + float(getattr(model, "jacobian_cost", 0.0)) if gives_jacobian(model) else 1.0
 
 

@@ -18,7 +18,14 @@ _MOST_COMPARED, _MOST_LISTED, _LONGEST = 1000, 20, 60  # choices, choices, chara
 
 
 def check_quantities(setting: str, quantities: tuple[Quantity, ...]) -> None:
-    """Raise `AdapterError` unless there is at least one quantity, and names and labels are unique."""
+    """Raise `AdapterError` unless there is at least one quantity, and names and labels are unique.
+
+    Parameters
+    ----------
+    setting : str
+        Name of the setting, for the error.
+    quantities : tuple of Quantity
+    """
     if not quantities:
         raise AdapterError(setting, "must name at least one quantity, but is empty")
     seen: set[str] = set()
@@ -50,17 +57,47 @@ def _check_file_names(setting: str, quantity: Quantity) -> None:
 
 
 def size_of(quantities: Iterable[Quantity]) -> int:
-    """Return the number of columns of `quantities`."""
+    """Return the number of columns of `quantities`.
+
+    Parameters
+    ----------
+    quantities : iterable of Quantity
+
+    Returns
+    -------
+    int
+    """
     return sum(map(attrgetter("size"), quantities))
 
 
 def columns_of(quantities: Iterable[Quantity]) -> list[tuple[str, Label]]:
-    """Return name and label (None without one) of each column, in order."""
+    """Return name and label (None without one) of each column, in order.
+
+    Parameters
+    ----------
+    quantities : iterable of Quantity
+
+    Returns
+    -------
+    list of (str, label)
+    """
     return [(q.name, label) for q in quantities for label in (q.labels or (None,))]
 
 
 def column_name(name: str, label: Label) -> str:
-    """Return the name of a column, such as ``depth`` or ``depth[1]``."""
+    """Return the name of a column, such as ``depth`` or ``depth[1]``.
+
+    Parameters
+    ----------
+    name : str
+        Name of the quantity.
+    label : str, int or None
+        Its label.
+
+    Returns
+    -------
+    str
+    """
     return name if label is None else f"{name}[{label}]"
 
 
@@ -115,7 +152,16 @@ def check_batch(inputs: tuple[Quantity, ...], values: Floats, context: RunContex
 
 
 def type_name(value: object) -> str:
-    """Return the type of a value with its article, such as ``an int`` or ``a list``."""
+    """Return the type of a value with its article, such as ``an int`` or ``a list``.
+
+    Parameters
+    ----------
+    value : object
+
+    Returns
+    -------
+    str
+    """
     name = type(value).__name__
     # An ndarray is an "n-d array".
     return f"an {name}" if name[0] in "aeioAEIO" or name == "ndarray" else f"a {name}"
@@ -141,7 +187,19 @@ def closest_match(word: str, choices: Iterable[str], similarity: float = 0.6) ->
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """Return the end of a sentence about an unknown word: the most similar choice, or the first choices."""
+    """Return the end of a sentence about an unknown word: the most similar choice, or the first choices.
+
+    Parameters
+    ----------
+    word : str
+        The unknown word.
+    choices : iterable of str
+        The valid words.
+
+    Returns
+    -------
+    str
+    """
     # The choices may come from a file of any size, and the comparison takes time with the square of the length.
     known = [str(choice)[:_LONGEST] for choice in islice(choices, _MOST_COMPARED)]
     near = closest_match(word, known)

@@ -25,8 +25,7 @@ from .http_client import (
 )
 from .protocol import AdapterError, Evaluations, Floats, Quantity, RunContext, Status
 from .quantities import check_batch, check_quantities, describe_nonfinite, did_you_mean, digest_of, size_of
-from .request_times import RequestTimes
-from .row_queue import QueuedRow, RowQueue
+from .row_queue import QueuedRow, RequestTimes, RowQueue
 from .run_errors import RunError
 
 PROTOCOL_VERSION = 1.0

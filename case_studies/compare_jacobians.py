@@ -24,7 +24,7 @@ from invgp.execution.simulator import Simulator
 from invgp.inference.field import prepare_field, search_field
 from invgp.inference.field_solution import field_moments
 from invgp.inference.runner import Runner
-from invgp.latent_model.data_whitening import Whitening
+from invgp.latent_model.noise_density import Whitening
 from invgp.latent_model.prior_field import field_of
 from invgp.problem import Problem
 

@@ -6,8 +6,8 @@ The messages name Python arguments and keys of the configuration. The command li
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 
 class InvgpError(Exception):
@@ -156,3 +156,41 @@ def replace_arguments(sentence: str, names: Mapping[str, str]) -> str:
     argument, colon, rest = sentence.partition(":")
     start = ", ".join(names.get(name, name) for name in argument.split(", ")) if colon else argument
     return start + colon + re.sub(r"`(\w+)`", lambda found: names.get(found[1], found[0]), rest)
+
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class Mistakes:
+    """Messages about parts of a configuration that do not depend on each other."""
+
+    def __init__(self) -> None:
+        self.sentences: list[str] = []
+
+    def collect(self, make: Callable[[], T]) -> T | None:
+        """Return the result of a function; if it raises `ConfigError`, keep its messages and return None."""
+        try:
+            return make()
+        except ConfigError as error:
+            self.sentences += error.sentences
+            return None
+
+    def raise_all(self) -> None:
+        """Raise `ConfigError` with all messages, each once, if there are any."""
+        if self.sentences:
+            raise ConfigError(list(dict.fromkeys(self.sentences)))
+
+
+def build_each(make: Callable[[S], T], items: Iterable[S]) -> tuple[T, ...]:
+    """Return the result for each item; raise `ConfigError` with the mistakes of all items, if there are any."""
+    sentences: list[str] = []
+    made: list[T] = []
+    for item in items:
+        try:
+            made.append(make(item))
+        except ConfigError as error:
+            sentences += error.sentences
+    if sentences:
+        raise ConfigError(list(dict.fromkeys(sentences)))
+    return tuple(made)

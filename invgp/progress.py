@@ -19,33 +19,94 @@ class Monitor(Protocol):
     """Receives a call for each step of an inversion. An implementation must return quickly."""
 
     def start(self, planned_runs: int, most_runs: int) -> None:
-        """Report the start of an inversion: runs that it makes if all goes well, and the most that it may make."""
+        """Report the start of an inversion: runs that it makes if all goes well, and the most that it may make.
+
+        Parameters
+        ----------
+        planned_runs : int
+            Runs if all goes well.
+        most_runs : int
+            Largest number of runs.
+        """
 
     def start_batch(self, purpose: str, runs: int) -> None:
-        """Report the start of a batch of runs for a purpose such as ``"evaluation 3"``."""
+        """Report the start of a batch of runs for a purpose such as ``"evaluation 3"``.
+
+        Parameters
+        ----------
+        purpose : str
+        runs : int
+            Number of runs of the batch.
+        """
 
     def add_runs(self, succeeded: int, failed: int, *, reused: int = 0) -> None:
-        """Report finished runs; `reused` of them were taken from the ledger."""
+        """Report finished runs; `reused` of them were taken from the ledger.
+
+        Parameters
+        ----------
+        succeeded, failed : int
+            Runs that have finished.
+        reused : int
+            How many of them were taken from the ledger.
+        """
 
     def report_waiting(self, runs: int, owner: str) -> None:
-        """Report that another process, the `owner`, makes runs that are needed here. The call is repeated."""
+        """Report that another process, the `owner`, makes runs that are needed here. The call is repeated.
+
+        Parameters
+        ----------
+        runs : int
+            Runs that the other process makes.
+        owner : str
+            Host and number of that process.
+        """
 
     def report_bound(self, elbo: float, *, accepted: bool) -> None:
-        """Report the evidence lower bound of a new posterior, and whether the posterior was accepted."""
+        """Report the evidence lower bound of a new posterior, and whether the posterior was accepted.
+
+        Parameters
+        ----------
+        elbo : float
+            Evidence lower bound, in nats.
+        accepted : bool
+            Whether the posterior was accepted.
+        """
 
     def report_stage(self, stage: str) -> None:
-        """Report a computation without runs, such as ``"draws, likelihood power 0.03"``. The call is repeated."""
+        """Report a computation without runs, such as ``"draws, likelihood power 0.03"``. The call is repeated.
+
+        Parameters
+        ----------
+        stage : str
+            Name of the computation.
+        """
 
     def report_failures(self, messages: Sequence[str]) -> None:
-        """Report the messages of runs that failed."""
+        """Report the messages of runs that failed.
+
+        Parameters
+        ----------
+        messages : sequence of str
+        """
 
     def report_concurrency(self, runs: float) -> None:
-        """Report how many runs were made at the same time, on average since the start."""
+        """Report how many runs were made at the same time, on average since the start.
+
+        Parameters
+        ----------
+        runs : float
+            Average number of simultaneous runs.
+        """
 
     def report_posterior(self, moments: Callable[[], tuple[Any, Any]]) -> None:
         """Report a new posterior by a function that any thread may call, at any time.
 
         It returns the mean (N, Q) and the covariance (N, Q, Q) of the latent processes at the sites or nodes.
+
+        Parameters
+        ----------
+        moments : callable
+            Returns mean (N, Q) and covariance (N, Q, Q) of the latent processes.
         """
 
 
@@ -383,7 +444,17 @@ def show_progress(*, quiet: bool = False) -> Iterator[ProgressState]:
 
 
 def format_rate(per_second: float) -> str:
-    """Return a rate with a suitable unit: ``1,200 runs/s``, ``2.5 runs/s``, ``12 runs/min`` or ``3 runs/h``."""
+    """Return a rate with a suitable unit: ``1,200 runs/s``, ``2.5 runs/s``, ``12 runs/min`` or ``3 runs/h``.
+
+    Parameters
+    ----------
+    per_second : float
+        Runs per second.
+
+    Returns
+    -------
+    str
+    """
     for unit, seconds in (("s", 1), ("min", 60), ("h", 3600)):
         if per_second * seconds >= 1 or unit == "h":
             break

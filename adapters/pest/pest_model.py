@@ -19,8 +19,7 @@ from .command_line import split_command
 from .control import Control, read_control
 from .control_sections import SETTING
 from .files import find_file, read_setting
-from .instruction_file import InstructionFile, load_instructions
-from .instructions import Instructions
+from .instructions import InstructionFile, Instructions, load_instructions
 from .pest_template import Parameter, PestTemplate, named_parameters
 
 _log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """Readers of output files: one class per format, with one interface."""
 
 from .eclipse import EclipseFile
-from .functions import PythonFile
+from .isolation import PythonFile
 from .netcdf import NetcdfFile
 from .reader import OutputFile, Reader
 from .structured import JsonFile, RegexFile

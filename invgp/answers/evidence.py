@@ -11,7 +11,7 @@ import xarray as xr
 from scipy.special import logsumexp
 
 from invgp.answers.emulated_problem import EmulatedProblem
-from invgp.core.sampling.bridge import Evidence
+from invgp.core.sampling.statistics import Evidence
 from invgp.errors import ArgumentError
 from invgp.inference.sampled import sampled_search
 

@@ -13,7 +13,7 @@ from invgp.core.backend import select_backend, to_numpy
 from invgp.errors import ArgumentError
 from invgp.execution.simulator import Simulator
 from invgp.inference.field import prepare_field
-from invgp.inference.field_draws import LONG, draw_variables
+from invgp.inference.field_draws import DRAWS, draw_variables
 from invgp.inference.field_solution import refine
 from invgp.inference.field_state import FieldOptions, FieldSearchState
 from invgp.inference.invert import invert, open_recorders
@@ -89,7 +89,7 @@ def draw_data(problem: Problem, ledger: Path, seed: int) -> FieldDrawsAndData:
         raise TypeError("the problem is no field model")
     rng, model = np.random.default_rng(seed), state.model
     if search.samples_exactly and not model.is_gaussian(state.inference):
-        w = draw_variables(model, state.inference, rng, LONG).w
+        w = draw_variables(model, state.inference, rng, DRAWS.long).w
         w = w.reshape(-1, w.shape[-1])
         w = w[:: -(-len(w) // MOST_DRAWS)]
     else:

@@ -30,8 +30,8 @@ from invgp.inference.emulated_posterior import SamplingOptions
 from invgp.inference.importance_draws import smooth_weights
 from invgp.inference.restart import unexplained_sites
 from invgp.inference.sampled import sampled_search
-from invgp.inference.sampled_solution import sampled_solution
 from invgp.inference.search_state import SampledTarget, SearchResult, SearchState
+from invgp.inference.site_solution import sampled_solution
 from invgp.posterior import Samples, to_dataset
 from invgp.posterior.attributes import has_converged
 from invgp.problem import Floats, Problem
@@ -193,7 +193,7 @@ def _reweight(
         np.full(size, effective),
         before + moved.log_evidence_change,
         math.hypot(error, 1.0 / math.sqrt(effective)),
-        new.posterior.whitened(v),
+        new.posterior.inducing_variables(v),
     )
     return samples, k_hat
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from invgp.problem import Problem
-    from invgp.validation.chain_progress import ChainMonitor
+    from invgp.validation.reference_chains import ChainMonitor
 
 
 def compare(
@@ -110,8 +110,8 @@ def compare(
     output, plot = (None if path is None else Path(path) for path in (output, plot))
     _check_comparison_paths(output, plot, source, problem)
     ledger = Path(ledger) if ledger is not None else None if source is None else ledger_path(problem, source)
-    from invgp.validation.chain_progress import ChainMonitor, show_chains  # noqa: PLC0415
-    from invgp.validation.run_comparison import run_comparison  # noqa: PLC0415
+    from invgp.validation.comparison import run_comparison  # noqa: PLC0415
+    from invgp.validation.reference_chains import ChainMonitor, show_chains  # noqa: PLC0415
 
     with nullcontext(monitor or ChainMonitor()) if monitor or not progress else show_chains() as display:
         comparison = run_comparison(

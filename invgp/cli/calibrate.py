@@ -103,7 +103,7 @@ def print_table(result: xr.Dataset) -> int:
 
     from invgp.plots.plot_data import read_curves  # noqa: PLC0415
     from invgp.plots.validation_figures import process_name  # noqa: PLC0415
-    from invgp.validation.calibration_summary import coverage_of  # noqa: PLC0415
+    from invgp.validation.coverage import coverage_of  # noqa: PLC0415
 
     table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
     table.add_column("truths inside, %", no_wrap=True)
@@ -134,7 +134,7 @@ def print_table(result: xr.Dataset) -> int:
 
 def as_dictionary(result: xr.Dataset) -> dict[str, Any]:
     """Return the coverages for JSON, arrays (interval, label)."""
-    from invgp.validation.calibration_summary import coverage_of  # noqa: PLC0415
+    from invgp.validation.coverage import coverage_of  # noqa: PLC0415
 
     found = {name: coverage_of(result, name) for name in str(result.attrs["invgp_latents"]).split()}
     return {

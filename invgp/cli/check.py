@@ -25,8 +25,7 @@ from invgp.operating_system import remove_if_empty
 
 if TYPE_CHECKING:
     from invgp.adapters.protocol import Evaluations, Quantity, RunContext
-    from invgp.inference.expected_cost import Cost
-    from invgp.inference.pilot import Pilot
+    from invgp.inference.pilot import Cost, Pilot
     from invgp.problem import Column, Floats, Observation, Part, Problem
 
 EDIT = re.compile(r"#.*\bEDIT\b(?!\.)")  # not the sentence at the top that explains the mark
@@ -398,7 +397,7 @@ def format_number(number: float) -> str:
 
 def print_cost(problem: Problem, trials: Sequence[Trial], workers: int, pilot: Pilot | None) -> Cost:
     """Print the expected cost of the inversion, for the durations of the simulators."""
-    from invgp.inference.expected_cost import expected_cost  # noqa: PLC0415 - it waits for SciPy
+    from invgp.inference.pilot import expected_cost  # noqa: PLC0415 - it waits for SciPy
 
     cost = expected_cost(problem, pilot)
     total = cost.runs * trials[0].pace / workers

@@ -71,7 +71,7 @@ def command(
     check_map_path(output, posterior)
     check_not_survey(output, dataset)
     from invgp.maps.predict import format_points, plan_map, write  # noqa: PLC0415 - errors are reported without importing SciPy
-    from invgp.posterior.modes import mode_probabilities  # noqa: PLC0415
+    from invgp.posterior.contents import mode_probabilities  # noqa: PLC0415
 
     map_plan = plan_map(
         dataset,

@@ -166,7 +166,7 @@ def write_interrupted(interruption: InterruptedInversion, tally: ProgressState, 
 
 def print_result(posterior: xr.Dataset, output: Path, seconds: float) -> None:
     """Print the result on one line, warnings, notes, and the directory of failed runs."""
-    from invgp.posterior.source_summary import summarise_sources  # noqa: PLC0415 - help does not wait for xarray
+    from invgp.posterior.contents import summarise_sources  # noqa: PLC0415 - help does not wait for xarray
 
     runs, failed = posterior.attrs["invgp_runs"], posterior.attrs["invgp_runs_failed"]
     answered = posterior.attrs["invgp_runs_from_ledger"]
@@ -189,7 +189,7 @@ def print_result(posterior: xr.Dataset, output: Path, seconds: float) -> None:
 
 def as_dictionary(posterior: xr.Dataset, output: Path, ledger: Path | None) -> dict[str, Any]:
     """Return the result for JSON."""
-    from invgp.posterior.source_summary import summarise_sources  # noqa: PLC0415 - as above
+    from invgp.posterior.contents import summarise_sources  # noqa: PLC0415 - as above
 
     attributes = posterior.attrs
     return {

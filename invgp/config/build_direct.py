@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from invgp.adapters import Quantity
+from invgp.config.build_noise import check_noise_std
 from invgp.config.build_survey import columns, describe_size
-from invgp.config.mistakes import Mistakes, build_each
-from invgp.config.noise_levels import check_noise_std
 from invgp.config.survey_tables import Table, read_table
 from invgp.config.toml_document import LARGEST
 from invgp.core.kernels.averages import NODES
-from invgp.errors import ConfigError
+from invgp.errors import ConfigError, Mistakes, build_each
 from invgp.formatting import count_noun, join_names, suggest
 from invgp.problem import Column, DirectModel, Floats, Latent, Noise, Observation, Problem, SimulatorVariable, Survey
 from invgp.problem.expressions import DerivedExpression, ExpressionLatent, parse_quantity

@@ -11,10 +11,9 @@ import numpy as np
 from invgp.bounded_links import TruncatedNormal, Uniform
 from invgp.config.build_kernels import build_kernel
 from invgp.config.build_prior_maps import MapContext, has_maps, with_maps
-from invgp.config.mistakes import Mistakes, build_each
 from invgp.config.variable_names import DISCREPANCY, labels_of, per_label
 from invgp.core.kernels import Kernel, Scalar
-from invgp.errors import ConfigError
+from invgp.errors import ConfigError, Mistakes, build_each
 from invgp.formatting import format_value, join_names, suggest
 from invgp.links import LINKS, Link
 from invgp.problem import SMALLEST_EIGENVALUE, WEAK_FACTOR, Floats, Grid, Labels, Latent, Observation, Problem, Survey

@@ -16,12 +16,18 @@ from invgp.adapters import (
     Quantity,
     UmbridgeModel,
 )
-from invgp.config.build_names import Names, name_numbers, text_column
-from invgp.config.build_programs import build_dakota, build_executable, build_pest, settings_of
-from invgp.config.mistakes import Mistakes, build_each
+from invgp.config.build_programs import (
+    Names,
+    build_dakota,
+    build_executable,
+    build_pest,
+    name_numbers,
+    settings_of,
+    text_column,
+)
 from invgp.config.survey_tables import Table
 from invgp.config.variable_names import labels_of
-from invgp.errors import ConfigError
+from invgp.errors import ConfigError, Mistakes, build_each
 from invgp.formatting import key_path, one_line, suggest
 from invgp.problem import Labels, SimulatorVariable
 from invgp.settings.configuration import Config, LatentSection, ObservationSection

@@ -121,8 +121,8 @@ def define(
 
     from invgp.adapters.protocol import ForwardModel  # noqa: PLC0415
     from invgp.config.build_problem import assemble_problem, file_digest, first_coordinate_column  # noqa: PLC0415
-    from invgp.config.mistakes import Mistakes  # noqa: PLC0415
     from invgp.config.tables_in_memory import as_table  # noqa: PLC0415
+    from invgp.errors import Mistakes  # noqa: PLC0415
     from invgp.settings.configuration import Config  # noqa: PLC0415
     from invgp.settings.section import sentences  # noqa: PLC0415
 

@@ -327,6 +327,25 @@ def pull_back_batch(
 
     It contains the parts that pass through the covariance between Z and the batch X. `pull_back_factor` adds the part
     that passes through L, once for all batches. In the dense case everything passes through L.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+        Kernel of each of the Q latents.
+    Z : Array, shape (Q, M, D)
+        Inducing inputs.
+    X : Array, shape (B, D)
+        Inputs of the batch.
+    geometry : Geometry
+        Interpolation from Z to X.
+    gradient : GeometryGradient
+        Gradient with respect to the geometry.
+
+    Returns
+    -------
+    kernels : Array, shape (P,)
+    Z : Array, shape (Q, M, D)
+    factor : Array, shape (Q, M, M)
     """
     xp = array_namespace(X, geometry.factor)
     if geometry.dense:
@@ -354,6 +373,24 @@ def pull_back_covariance(
 
     It follows from the gradients with respect to the covariances between Z and X (Q, M, B), which is overwritten, and
     to the residual at fixed covariances (Q, B), which depends on the prior variance.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+        Kernel of each of the Q latents.
+    Z : Array, shape (Q, M, D)
+        Inducing inputs.
+    X : Array, shape (B, D)
+        Inputs of the batch.
+    geometry : Geometry
+        Interpolation from Z to X.
+    covariance_gradient : Array, shape (Q, M, B)
+    residual_gradient : Array, shape (Q, B)
+
+    Returns
+    -------
+    kernels : Array, shape (P,)
+    Z : Array, shape (Q, M, D)
     """
     xp = array_namespace(X, covariance_gradient)
     parameters, inputs = [], []

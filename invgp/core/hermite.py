@@ -43,6 +43,22 @@ def hermite_features(z: Array, *, cross_terms: bool, degree: int = 2, axis: int 
     """Compute 1, z_j, z_j^2 - 1 and optionally z_i z_j with i < j, along the axis of z of length Q.
 
     With the cross terms, all polynomials of higher degrees up to `degree` follow.
+
+    Parameters
+    ----------
+    z : Array
+        Standard normal variables.
+    cross_terms : bool
+        Whether products of two variables are included.
+    degree : int
+        Largest degree of the polynomials.
+    axis : int
+        Axis of z of length Q.
+
+    Returns
+    -------
+    Array
+        As z, with the features along the axis.
     """
     xp = array_namespace(z)
     each = xp.unstack(z, axis=axis)
@@ -72,14 +88,35 @@ def _polynomial(z: Array, degree: int) -> Array:
 
 
 def mean_squares(latents: int, degree: int) -> list[float]:
-    """Compute E[h^2] under the normal distribution for each of the `hermite_features` h with cross terms."""
+    """Compute E[h^2] under the normal distribution for each of the `hermite_features` h with cross terms.
+
+    Parameters
+    ----------
+    latents : int
+        Number of variables, Q.
+    degree : int
+        Largest degree of the polynomials.
+
+    Returns
+    -------
+    list of float
+    """
     low = [1.0] * (1 + latents) + [2.0] * latents + [1.0] * math.comb(latents, 2)
     choices = (chosen for d in range(3, degree + 1) for chosen in _choices(latents, d))
     return low + [float(math.prod(math.factorial(power) for power in chosen.values())) for chosen in choices]
 
 
 def fit_matrix(features: Array) -> Array:
-    """Compute the matrix (F, S) from values at the samples to the coefficients of their fit to features (S, F)."""
+    """Compute the matrix (F, S) from values at the samples to the coefficients of their fit to features (S, F).
+
+    Parameters
+    ----------
+    features : Array, shape (S, F)
+
+    Returns
+    -------
+    Array, shape (F, S)
+    """
     return array_namespace(features).linalg.pinv(features)
 
 
@@ -170,7 +207,19 @@ def _solve_normal_equations(gram: Array, right: Array, samples: int) -> Array:
 
 
 def build_quadratic(fitted: Array, latents: int) -> Quadratic:
-    """Build quadratic functions from coefficients (..., F); missing cross terms are 0, higher degrees are ignored."""
+    """Build quadratic functions from coefficients (..., F); missing cross terms are 0, higher degrees are ignored.
+
+    Parameters
+    ----------
+    fitted : Array, shape (..., F)
+        Coefficients of the features.
+    latents : int
+        Number of variables, Q.
+
+    Returns
+    -------
+    Quadratic
+    """
     xp = array_namespace(fitted)
     value, *each = xp.unstack(fitted, axis=-1)
     gradient, squares, products = each[:latents], each[latents : 2 * latents], each[2 * latents :]

@@ -109,7 +109,7 @@ class Data:
     def _closed_form_expectation(self, likelihood: Likelihood) -> ExpectedLogDensity:
         """Return a function that computes the expected log densities of a range of sites in closed form."""
 
-        def expected(mean: Array, variance: Array, start: int, stop: int) -> tuple[Array, Array, Array, Array]:
+        def expected_density(mean: Array, variance: Array, start: int, stop: int) -> tuple[Array, Array, Array, Array]:
             here: Any = _at_sites(likelihood, slice(start, stop))
             found: tuple[Array, Array, Array, Array] = here.expected_log_density(
                 self.y[start:stop, ...], mean, variance
@@ -121,7 +121,7 @@ class Data:
             by_site = weights[:, None]
             return weights * value, by_site * gradient, by_site * curvature, by_site * parameters
 
-        return expected
+        return expected_density
 
     @property
     def name(self) -> str:

@@ -104,6 +104,11 @@ def stop_runs(directory: Path) -> None:
     """Kill the programs of the runs in a directory, and start no further ones in this process.
 
     The worker continues. It does not record the runs that it was making, see `were_stopped`.
+
+    Parameters
+    ----------
+    directory : Path
+        Parent of the run directories.
     """
     _stopped.add(directory.absolute())
     STOPPED.add(str(directory))  # for a run that is about to start its program
@@ -111,13 +116,25 @@ def stop_runs(directory: Path) -> None:
 
 
 def allow_runs(directory: Path) -> None:
-    """Allow runs in a directory again, after `stop_runs`."""
+    """Allow runs in a directory again, after `stop_runs`.
+
+    Parameters
+    ----------
+    directory : Path
+        Parent of the run directories.
+    """
     _stopped.discard(directory.absolute())
     STOPPED.discard(str(directory))
 
 
 def abandon_runs(directory: Path) -> None:
-    """Stop the runs in a directory in all workers, when the process that submitted the runs has ended."""
+    """Stop the runs in a directory in all workers, when the process that submitted the runs has ended.
+
+    Parameters
+    ----------
+    directory : Path
+        Parent of the run directories.
+    """
     with suppress(OSError):
         (directory / MARK).touch()
     stop_runs(directory)
@@ -136,5 +153,15 @@ def mark_stopped(directory: Path) -> Iterator[None]:
 
 
 def were_stopped(directory: Path) -> bool:
-    """Whether the runs in a directory were stopped, by this process or by the process that submitted them."""
+    """Whether the runs in a directory were stopped, by this process or by the process that submitted them.
+
+    Parameters
+    ----------
+    directory : Path
+        Parent of the run directories.
+
+    Returns
+    -------
+    bool
+    """
     return directory.absolute() in _stopped or (directory / MARK).exists()

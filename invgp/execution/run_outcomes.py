@@ -177,7 +177,16 @@ class MissingOutputs:
         return float(self.available.sum(axis=0).min() / self.runs.sum()) if self.runs.any() else 1.0
 
     def describe_absent(self, problem: Problem) -> str:
-        """Return a sentence about outputs that no run of a site has; empty if there are none."""
+        """Return a sentence about outputs that no run of a site has; empty if there are none.
+
+        Parameters
+        ----------
+        problem : Problem
+
+        Returns
+        -------
+        str
+        """
         names = [
             observation.name if label is None else f"{observation.name}[{label}]"
             for observation in problem.survey.observations

@@ -43,16 +43,46 @@ class Batch(NamedTuple):
     valid: NDArray[np.bool_]
 
     def complete(self, observed: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which runs succeeded with all outputs that were observed (B, P) at their site, shape (S, B)."""
+        """Return which runs succeeded with all outputs that were observed (B, P) at their site, shape (S, B).
+
+        Parameters
+        ----------
+        observed : array of bool, shape (B, P)
+            Which data were observed at each site.
+
+        Returns
+        -------
+        array of bool, shape (S, B)
+        """
         return np.asarray(self.valid & (np.isfinite(self.outputs) | ~observed).all(axis=-1))
 
     def fill_unobserved(self, observed: NDArray[np.bool_]) -> Floats:
-        """Return the outputs (S, B, P), with finite numbers where nothing was observed (B, P)."""
+        """Return the outputs (S, B, P), with finite numbers where nothing was observed (B, P).
+
+        Parameters
+        ----------
+        observed : array of bool, shape (B, P)
+            Which data were observed at each site.
+
+        Returns
+        -------
+        array, shape (S, B, P)
+        """
         return np.where(observed, self.outputs, np.nan_to_num(self.outputs))
 
     @staticmethod
     def all_failed(samples: int, sites: int, outputs: int) -> Batch:
-        """Return a batch without a successful run."""
+        """Return a batch without a successful run.
+
+        Parameters
+        ----------
+        samples, sites, outputs : int
+            S, B and P.
+
+        Returns
+        -------
+        Batch
+        """
         return Batch(np.full((samples, sites, outputs), np.nan), np.zeros((samples, sites), dtype=bool))
 
 
@@ -76,7 +106,17 @@ class FieldBatch(NamedTuple):
     jacobians: tuple[tuple[Part, Floats, Floats], ...] | None
 
     def select(self, rows: NDArray[np.bool_]) -> FieldBatch:
-        """Return some of the fields (S,)."""
+        """Return some of the fields (S,).
+
+        Parameters
+        ----------
+        rows : array of bool, shape (S,)
+            Which fields are kept.
+
+        Returns
+        -------
+        FieldBatch
+        """
         jacobians = self.jacobians and tuple((part, own[rows], slopes[rows]) for part, own, slopes in self.jacobians)
         return FieldBatch(self.outputs[rows], self.valid[rows], jacobians)
 
@@ -204,7 +244,19 @@ class Simulator:
         return Batch(outputs, found.ok.reshape(samples, len(sites)))
 
     def count_runs(self, samples: int, sites: NDArray[np.intp]) -> int:
-        """Return the number of runs for samples at each of some sites (B,); direct data need none."""
+        """Return the number of runs for samples at each of some sites (B,); direct data need none.
+
+        Parameters
+        ----------
+        samples : int
+            Samples per site.
+        sites : array of int, shape (B,)
+            Numbers of the sites.
+
+        Returns
+        -------
+        int
+        """
         return samples * int((~self._is_direct[sites]).sum())
 
     def run_fields(self, f: Floats, label: str) -> FieldBatch:
@@ -297,7 +349,17 @@ class Simulator:
         return batch
 
     def recorder_of(self, part: Part) -> Recorder | None:
-        """Return the ledger of the runs of a source."""
+        """Return the ledger of the runs of a source.
+
+        Parameters
+        ----------
+        part : Part
+            A source of the problem.
+
+        Returns
+        -------
+        Recorder or None
+        """
         return self.recorder if part.name == self.problem.parts[0].name else self.source_recorders.get(part.name)
 
     @property
@@ -321,11 +383,31 @@ class Simulator:
         return None if self.budget is None else self.budget - self.runs
 
     def can_afford(self, runs: int) -> bool:
-        """Whether this number of runs is within the budget."""
+        """Whether this number of runs is within the budget.
+
+        Parameters
+        ----------
+        runs : int
+            Number of runs.
+
+        Returns
+        -------
+        bool
+        """
         return self.runs_left is None or runs <= self.runs_left
 
     def describe_failures(self, opening: str) -> str:
-        """Return a text about the failed runs: the opening, the causes and the first messages."""
+        """Return a text about the failed runs: the opening, the causes and the first messages.
+
+        Parameters
+        ----------
+        opening : str
+            First words of the text, without a colon.
+
+        Returns
+        -------
+        str
+        """
         causes = ", ".join(f"{cause} ({count})" for cause, count in self.causes.most_common())
         text = f"{opening}: {self.failed} of {self.runs} runs failed"
         if self.partial:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from invgp.exporters.exported_fields import select_sampled
 from invgp.files.atomic_files import library_errors
 from invgp.operating_system import delay_interrupts
-from invgp.posterior.latent_names import scalar_names
+from invgp.posterior.contents import scalar_names
 
 LIBRARY = "invgp"
 CHAIN = "chain"  # number of the chain of each draw, in posteriors with draws from Markov chains

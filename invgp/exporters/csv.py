@@ -21,7 +21,7 @@ from invgp.exporters.exported_fields import (
     select_variables,
     split_fields,
 )
-from invgp.posterior.latent_names import scalar_names
+from invgp.posterior.contents import scalar_names
 
 SCALAR_COLUMNS = {
     "": "mean",

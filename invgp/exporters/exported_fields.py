@@ -14,7 +14,7 @@ import xarray as xr
 from invgp.errors import ArgumentError, ConfigError
 from invgp.files.meshes import TYPES
 from invgp.formatting import suggest
-from invgp.posterior.latent_names import field_names, scalar_names
+from invgp.posterior.contents import field_names, scalar_names
 from invgp.problem import Floats
 
 

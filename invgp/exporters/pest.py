@@ -12,7 +12,7 @@ import pandas as pd
 import xarray as xr
 
 from invgp.exporters.exported_fields import read_coordinates, select_sampled, split_fields
-from invgp.posterior.latent_names import scalar_names
+from invgp.posterior.contents import scalar_names
 from invgp.problem import Floats
 
 REALISATION = "real_name"

@@ -369,5 +369,5 @@ def _at_end(path: HyperparameterPath, z: Array, node: NDArray[np.intp]) -> tuple
         own, conditional = node == k, path.at(1.0, int(k))
         v = conditional.variables(path.start.backend.asarray(z[own]))
         latents[own] = to_numpy(conditional.posterior.target.latents(v))
-        whitened[own] = conditional.posterior.whitened(to_numpy(v))
+        whitened[own] = conditional.posterior.inducing_variables(to_numpy(v))
     return latents, whitened

@@ -147,7 +147,7 @@ class EmulatedPosterior:
         part = self.problem.select_sites(numbers)
         return EmulatedPosterior(part, self.emulator, self.sites[numbers], prior_of(part, self.backend), self.backend)
 
-    def whitened(self, v: Floats) -> Floats:
+    def inducing_variables(self, v: Floats) -> Floats:
         """Return the whitened inducing variables (R, Q, M) of variables (..., D)."""
         prior = self.target.prior
         inducing = v.reshape(-1, v.shape[-1])[:, : self.target.inducing_size]

@@ -22,9 +22,9 @@ from invgp.emulation.run_schedule import most_runs
 from invgp.errors import RunsFailedError
 from invgp.execution.simulator import FieldBatch, TooManyFailures
 from invgp.inference.earlier_runs import earlier_fields
-from invgp.inference.field_draws import SHORT, draw_variables, has_several_modes, pick
+from invgp.inference.field_draws import DRAWS, draw_variables, has_several_modes, pick
 from invgp.inference.field_learning import FieldLearning
-from invgp.inference.field_slopes import compute_slopes, whiten_slopes
+from invgp.inference.field_model import compute_slopes, whiten_slopes
 from invgp.inference.field_state import (
     DrawnPosterior,
     FieldOptions,
@@ -252,7 +252,7 @@ def _draw(search: FieldSearch, state: FieldSearchState) -> FieldSearchState:
         return replace(state, drawn=None)
     if state.model.is_gaussian(state.inference):
         return replace(state, drawn=None)
-    draws = draw_variables(state.model, state.inference, search.streams.sampling.spawn(1)[0], SHORT)
+    draws = draw_variables(state.model, state.inference, search.streams.sampling.spawn(1)[0], DRAWS.short)
     stride = max(state.latents.shape[1] // search.options.compared, 1)
     values = state.model.field.latents(flatten(draws.w), nodes=slice(None, None, stride))
     drawn, last = DrawnPosterior(draws, values.mean(axis=0), values.std(axis=0)), state.last_drawn

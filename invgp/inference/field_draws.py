@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -23,25 +23,51 @@ from invgp.core.field.field_sampling import (
 from invgp.core.sampling.statistics import effective_sample_size, split_r_hat
 from invgp.inference.field_model import FieldModel
 from invgp.inference.importance_draws import smooth_weights
-from invgp.latent_model.changed_prior import ChangedPrior
+from invgp.latent_model.prior_field import ChangedPrior
 from invgp.posterior import Samples
 from invgp.problem import Floats
 
-CHAINS = 64  # chains of Hamiltonian Monte Carlo
-MOST_NUMBERS = 5e7  # largest number of latent values of all draws together, which determines the memory
-MOST_VARIABLES = 600  # variables above which modes are not searched, since the search would take minutes
-DIAGNOSED = 1000  # most latent values whose R-hat is computed; the others have that of the next one before them
-GAUSSIAN_DRAWS = 4000  # independent draws if the posterior is Gaussian
-PREDICTED = 1000  # draws for the predicted outputs
-PROPOSALS = 1000  # draws from the Gaussian for the Pareto k of its weights
 
-# Between batches of runs; at the end; if too few independent draws remain; and for several modes, whose weights are
-# only as accurate as there are many particles. `AT_NODE` is for each of several hyperparameters.
-SHORT = FieldSamplingOptions(CHAINS, 60, 16, 64)
-LONG = FieldSamplingOptions(CHAINS, 150, 64, 128)
-LONGER = FieldSamplingOptions(CHAINS, 200, 160, 128)
-AT_NODE = FieldSamplingOptions(CHAINS, 60, 4, 64)
-SEVERAL_MODES = FieldSamplingOptions(256, 100, 16, 2048)
+@dataclass(frozen=True)
+class FieldDrawOptions:
+    """Tuning of the draws from the posterior of a field model.
+
+    Parameters
+    ----------
+    most_numbers : float
+        Largest number of latent values of all draws together, which determines the memory.
+    most_variables : int
+        Variables above which modes are not searched, since the search would take minutes.
+    diagnosed : int
+        Most latent values whose R-hat is computed; the others have that of the next one before them.
+    gaussian_draws : int
+        Independent draws if the posterior is Gaussian.
+    predicted : int
+        Draws for the predicted outputs.
+    proposals : int
+        Draws from the Gaussian for the Pareto k of its weights.
+    short, long, longer : FieldSamplingOptions
+        Sampler between batches of runs; at the end; and if too few independent draws remain.
+    several_modes : FieldSamplingOptions
+        Sampler for several modes, whose weights are only as accurate as there are many particles.
+    at_node : FieldSamplingOptions
+        Sampler for each of several hyperparameters.
+    """
+
+    most_numbers: float = 5e7
+    most_variables: int = 600
+    diagnosed: int = 1000
+    gaussian_draws: int = 4000
+    predicted: int = 1000
+    proposals: int = 1000
+    short: FieldSamplingOptions = field(default=FieldSamplingOptions(64, 60, 16, 64))
+    long: FieldSamplingOptions = field(default=FieldSamplingOptions(64, 150, 64, 128))
+    longer: FieldSamplingOptions = field(default=FieldSamplingOptions(64, 200, 160, 128))
+    several_modes: FieldSamplingOptions = field(default=FieldSamplingOptions(256, 100, 16, 2048))
+    at_node: FieldSamplingOptions = field(default=FieldSamplingOptions(64, 60, 4, 64))
+
+
+DRAWS = FieldDrawOptions()
 
 
 class Node(NamedTuple):
@@ -81,7 +107,7 @@ def draw_variables(
 ) -> FieldDraws:
     """Draw the variables from the posterior of the regression."""
     target = RegressionTarget.from_state(model.algorithm, state)
-    if model.variables > MOST_VARIABLES:
+    if model.variables > DRAWS.most_variables:
         options = replace(options, particles=0)
     return sample_posterior(target, state.q, rng, options)
 
@@ -106,7 +132,7 @@ def draw_with_prior(
         normals = model.backend.asarray(rng.standard_normal((count, prior.mixing.shape[1])))
         v = to_numpy(q.samples(normals))[:, None]
         return Node(model, state, FieldDraws(v, np.zeros(1, dtype=np.intp), v[:, 0], np.empty(0), 1.0), prior)
-    options = AT_NODE if prior.mixing.shape[1] <= MOST_VARIABLES else replace(AT_NODE, particles=0)
+    options = DRAWS.at_node if prior.mixing.shape[1] <= DRAWS.most_variables else replace(DRAWS.at_node, particles=0)
     return Node(model, state, sample_posterior(target, q, rng, options), prior)
 
 
@@ -117,7 +143,7 @@ def has_several_modes(draws: FieldDraws) -> bool:
 
 def most_draws(model: FieldModel) -> int:
     """Return the largest number of draws that fit in memory."""
-    return max(int(MOST_NUMBERS / (model.field.bases[0].modes.shape[0] * len(model.field.bases))), 1)
+    return max(int(DRAWS.most_numbers / (model.field.bases[0].modes.shape[0] * len(model.field.bases))), 1)
 
 
 def to_samples(
@@ -140,7 +166,7 @@ def to_samples(
     -------
     samples : Samples
     predicted : array, shape (S, N, P)
-        Outputs of at most about `PREDICTED` draws by the regression.
+        Outputs of at most about `FieldDrawOptions.predicted` draws by the regression.
     """
     most = most_draws(nodes[0].model) // len(nodes)
     parts, whitened, predicted, predicted_modes, chains, modes, r_hats, sizes = [], [], [], [], [], [], [], []
@@ -150,15 +176,15 @@ def to_samples(
         n = math.ceil(len(flat) / C)
         parts.append(node.latents(flat, rng.spawn(1)[0]))
         if node.prior is not None:
-            whitened.append(node.prior.whitened(flat))
-        stride = math.ceil(len(flat) * len(nodes) / PREDICTED)
+            whitened.append(node.prior.whitened_variables(flat))
+        stride = math.ceil(len(flat) * len(nodes) / DRAWS.predicted)
         predicted.append(node.model.predict(node.state, node.variables(flat[::stride]), outputs, slopes))
         of_chain = label_modes(w) if C > 1 else np.zeros(C, dtype=np.intp)
         modes.append(np.tile(of_chain, n)[: len(flat)])
         predicted_modes.append(modes[-1][::stride])
         several = of_chain.max() > 0
         chain = node.draws.population if several else np.arange(C)
-        chains.append(np.tile(chain, n)[: len(flat)] + number * CHAINS)
+        chains.append(np.tile(chain, n)[: len(flat)] + number * DRAWS.at_node.chains)
         r_hat, effective = _convergence(node, several=bool(several))
         r_hats.append(r_hat)
         sizes.append(effective)
@@ -206,7 +232,7 @@ def _convergence(node: Node, *, several: bool) -> tuple[Floats, Floats]:
     w, field = node.draws.w, node.model.field
     n, C, R = w.shape
     G, Q = field.bases[0].modes.shape[0], len(field.bases)
-    stride = max(math.ceil(G * Q / DIAGNOSED), 1)
+    stride = max(math.ceil(G * Q / DRAWS.diagnosed), 1)
     values = field.latents(node.variables(w.reshape(n * C, R)), nodes=slice(None, None, stride)).reshape(n, C, -1)
     if C == 1:
         ones = np.ones((G, Q))
@@ -228,7 +254,7 @@ def _convergence(node: Node, *, several: bool) -> tuple[Floats, Floats]:
 
 def gaussian_k_hat(model: FieldModel, state: FieldState, rng: np.random.Generator) -> float:
     """Compute the Pareto k of the importance weights of draws from the Gaussian posterior of a state."""
-    normals = model.backend.asarray(rng.standard_normal((PROPOSALS, model.variables)))
+    normals = model.backend.asarray(rng.standard_normal((DRAWS.proposals, model.variables)))
     target = RegressionTarget.from_state(model.algorithm, state)
     weights = to_numpy(
         model.algorithm.likelihood.log_density(target.regression, state.q.samples(normals), target.weights)

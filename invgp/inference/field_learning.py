@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.optimize import minimize
@@ -15,10 +16,30 @@ from invgp.latent_model.grid_modes import Field
 from invgp.latent_model.learnt_parameters import LearntParameters
 from invgp.problem import Floats, Problem
 
-FARTHEST = 1.0  # largest change of a log hyperparameter per batch, since the linearisation is local
-PROPOSALS = ProposalOptions(proposals=512, rounds=2, farthest=3.0)  # the linearisation is local
-EVALUATIONS = 60  # most iterations of L-BFGS-B
-DIFFERENCE = 1e-4  # step of the finite differences of the log hyperparameters
+
+@dataclass(frozen=True)
+class FieldLearningOptions:
+    """Tuning of the learning of the hyperparameters of a field model. The linearisation of its data is local.
+
+    Parameters
+    ----------
+    farthest : float
+        Largest change of a log hyperparameter per batch of runs.
+    evaluations : int
+        Most iterations of L-BFGS-B.
+    difference : float
+        Step of the finite differences of the log hyperparameters.
+    proposals : ProposalOptions
+        Importance sampling of the hyperparameters.
+    """
+
+    farthest: float = 1.0
+    evaluations: int = 60
+    difference: float = 1e-4
+    proposals: ProposalOptions = field(default=ProposalOptions(proposals=512, rounds=2, farthest=3.0))
+
+
+LEARNING = FieldLearningOptions()
 
 
 class FieldLearning:
@@ -44,9 +65,6 @@ class FieldLearning:
     def spreads(self) -> Floats:
         """Prior standard deviations (H,) of theta."""
         return self.parameters.spreads
-
-    def _of(self, theta: Floats, owner: str, name: str) -> Floats:
-        return self.parameters.of(theta, owner, name)
 
     def problem_at(self, theta: Floats) -> Problem:
         """Return the problem with hyperparameters theta (H,)."""
@@ -82,13 +100,13 @@ class FieldLearning:
         return cost
 
     def fit(self, theta: Floats, cost: Callable[[Floats], float]) -> Floats:
-        """Minimise `negative_log_density` over theta (H,), within `FARTHEST` of the theta of the state."""
+        """Minimise `negative_log_density` over theta (H,), near the theta of the state."""
         found = minimize(
             cost,
             theta,
             method="L-BFGS-B",
-            bounds=[(t - FARTHEST, t + FARTHEST) for t in theta],
-            options={"maxiter": EVALUATIONS, "eps": DIFFERENCE},
+            bounds=[(t - LEARNING.farthest, t + LEARNING.farthest) for t in theta],
+            options={"maxiter": LEARNING.evaluations, "eps": LEARNING.difference},
         )
         return np.asarray(found.x if found.fun <= cost(theta) else theta)
 
@@ -105,7 +123,7 @@ class FieldLearning:
             Number of draws.
         rng : numpy.random.Generator
         """
-        return draw_hyperparameters(cost, theta, self.spreads, count, rng, PROPOSALS).theta
+        return draw_hyperparameters(cost, theta, self.spreads, count, rng, LEARNING.proposals).theta
 
     def _node_slopes(self, theta: Floats, field: Field, slope: Floats, backend: Backend) -> dict[str, NodeSlopes]:
         if self.problem.grid is None:

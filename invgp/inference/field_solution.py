@@ -1,7 +1,8 @@
-"""The result of the search for the posterior of a field model."""
+"""The result of the search for the posterior of a field model, and the notes on it."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,26 +13,21 @@ from invgp.core.field.field_inference import FieldState
 from invgp.inference.diagnostics import diagnose
 from invgp.inference.field import hyperparameter_cost
 from invgp.inference.field_draws import (
-    GAUSSIAN_DRAWS,
-    LONG,
-    LONGER,
-    SEVERAL_MODES,
+    DRAWS,
     Node,
     draw_counts,
     draw_variables,
     draw_with_prior,
+    gaussian_k_hat,
     has_several_modes,
     to_samples,
 )
-from invgp.inference.field_model import FieldModel
-from invgp.inference.field_notes import field_notes
-from invgp.inference.field_slopes import whiten_slopes
+from invgp.inference.field_model import FieldModel, whiten_slopes
 from invgp.inference.field_state import FieldSearch, FieldSearchState
+from invgp.inference.notes import noise_notes, prior_notes
 from invgp.inference.runner import Runner
-from invgp.latent_model.changed_prior import ChangedPrior
-from invgp.latent_model.discrepancy import draw_discrepancy
-from invgp.latent_model.noise_density import data_covariance
-from invgp.latent_model.prior_field import predict_direct
+from invgp.latent_model.noise_density import data_covariance, draw_discrepancy
+from invgp.latent_model.prior_field import MOST_MODES, ChangedPrior, predict_direct
 from invgp.posterior import Samples, Solution
 from invgp.problem import Floats, Problem
 
@@ -72,7 +68,7 @@ def field_solution(search: FieldSearch, runner: Runner, state: FieldSearchState)
         if field.pivots > search.options.most_held:
             samples = replace(samples, whitened=None)
         elif samples.whitened is None:
-            samples = replace(samples, whitened=field.whitened(problem, samples.latents))
+            samples = replace(samples, whitened=field.whiten(problem, samples.latents))
     discrepancy = None
     if problem.noise.discrepancy:
         found = draw_discrepancy(problem, predictions, data_covariance(problem), search.streams.predicting.spawn(1)[0])
@@ -140,7 +136,7 @@ def draw_samples(search: FieldSearch, state: FieldSearchState) -> tuple[Samples 
     if state.model.is_gaussian(state.inference):
         return None, np.empty(0)
     several = state.drawn is not None and has_several_modes(state.drawn.draws)
-    for options in (SEVERAL_MODES,) if several else (LONG, LONGER):
+    for options in (DRAWS.several_modes,) if several else (DRAWS.long, DRAWS.longer):
         draws = draw_variables(state.model, state.inference, rng, options)
         node = Node(state.model, state.inference, draws)
         samples, predictions = to_samples([node], state.outputs, realizations.spawn(1)[0], state.slopes)
@@ -160,7 +156,7 @@ def _draw_nodes(search: FieldSearch, state: FieldSearchState, rng: np.random.Gen
         problem = search.learning.problem_at(theta)
         model, inference = _with_noise_of(search, state, problem)
         prior = ChangedPrior.build(model.field, model.problem, problem, search.backend)
-        nodes.append(draw_with_prior(model, inference, prior, drawing.spawn(1)[0], GAUSSIAN_DRAWS // count))
+        nodes.append(draw_with_prior(model, inference, prior, drawing.spawn(1)[0], DRAWS.gaussian_draws // count))
     return thetas, nodes
 
 
@@ -203,3 +199,89 @@ def _gaussian_draws(search: FieldSearch, state: FieldSearchState, q: Gaussian) -
     count, field = search.problem.stored_draws, state.model.field
     normals = search.backend.asarray(modes.standard_normal((count, state.model.variables)))
     return field.latents(to_numpy(q.samples(normals))) + field.draw_omitted(rest, count)
+
+
+def field_notes(search: FieldSearch, state: FieldSearchState, samples: Samples | None) -> list[str]:
+    """Return all notes for users on the posterior of a state, with draws or as a Gaussian."""
+    notes = _notes_on_modes(search, state) + _notes_on_sampling(search, state, samples)
+    info = state.info
+    if info is not None and info.few_runs > search.options.most_from_few_runs:
+        notes.append(
+            f"{info.few_runs:.0%} of the remaining variance, where the data inform the field, is due to the small "
+            "number of runs: more runs would narrow the posterior."
+        )
+    if search.learning and not state.has_learned:
+        notes.append(
+            "The hyperparameters were not learnt: there are too few runs to determine how the data depend on them."
+        )
+    partial = int(np.isnan(state.outputs[:, state.model.whitening.observed]).any(axis=1).sum())
+    if partial:
+        notes.append(
+            f"{partial} of {len(state.outputs)} runs gave only some of their outputs; the missing ones are "
+            "estimated from the other runs, and the posterior includes the uncertainty of this estimate."
+        )
+    noise = np.asarray(
+        [state.theta[search.learning.parameters.columns["noise", s.name]][0] for s in search.problem.noise.scales]
+    )
+    notes += noise_notes(search.problem, noise)
+    return notes + prior_notes(search.problem)
+
+
+def _notes_on_sampling(search: FieldSearch, state: FieldSearchState, samples: Samples | None) -> list[str]:
+    if samples is None:
+        return _notes_on_shape(search, state)
+    notes, options = [], search.options
+    if options.verified <= state.verification.error < math.inf:  # infinite without new runs
+        notes.append(
+            f"The regression that replaces the simulator is off by {state.verification.error:.2g} posterior "
+            "standard deviations at new runs: mean and spread may be wrong by as much, and more runs are needed."
+        )
+    if samples.r_hat.max() > options.largest_r_hat:
+        notes.append(
+            f"The draws have not converged (R-hat up to {samples.r_hat.max():.2f}): means and spreads are doubtful."
+        )
+    shares = np.bincount(samples.mode) / len(samples.mode)
+    shares = shares[shares >= options.least_probable]
+    if len(shares) > 1:
+        listed = ", ".join(f"{share:.0%}" for share in shares[:3])
+        notes.append(
+            f"The posterior has {len(shares)} modes, with probabilities {listed}"
+            f"{' and others' if len(shares) > 3 else ''}: means and standard deviations summarise all of them; "
+            "look at the draws of each mode."
+        )
+    if state.model.variables > DRAWS.most_variables:
+        notes.append(f"With {state.model.variables:,} variables, other modes of the posterior were not searched for.")
+    if len(samples.latents) < options.fewest_effective:
+        notes.append(
+            f"The grid is so large that means and spreads come from {len(samples.latents):,} draws only: they have "
+            f"a relative error of about {1.0 / np.sqrt(len(samples.latents)):.0%}."
+        )
+    return notes
+
+
+def _notes_on_shape(search: FieldSearch, state: FieldSearchState) -> list[str]:
+    """Add a note if the posterior is described by a Gaussian and is not Gaussian."""
+    if search.samples_exactly or state.model.is_gaussian(state.inference):
+        return []
+    if (
+        gaussian_k_hat(state.model, state.inference, search.streams.sampling.spawn(1)[0])
+        <= search.options.largest_k_hat
+    ):
+        return []
+    return [
+        "The posterior is far from Gaussian, so that intervals and draws may be wrong: inference.posterior = "
+        "'sampled' draws from the exact one without more runs."
+    ]
+
+
+def _notes_on_modes(search: FieldSearch, state: FieldSearchState) -> list[str]:
+    """Add a note if the prior has more modes than `MOST_MODES`."""
+    field = state.model.field
+    left = float(np.max(np.mean(field.omitted_variance() / field.std**2, axis=0)))
+    most = max(part.stop - part.start for part in field.slices)
+    if most < MOST_MODES or left <= 1.0 - search.problem.inference.kept_variance:
+        return []
+    return [
+        f"{most:,} modes, the largest number allowed, omit {left:.2g} of the prior variance on the grid, more "
+        "than inference.kept_variance allows: finer detail is not inferred."
+    ]

@@ -17,7 +17,6 @@ from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.core.coupled.stage import Stage
 from invgp.emulation.run_schedule import runs_in_a_step
 from invgp.errors import RunsFailedError
-from invgp.inference.alternative_modes import search_alternative_modes
 from invgp.inference.diagnostics import DEFAULTS, Cavity
 from invgp.inference.emulated_posterior import EmulatedPosterior, SamplingOptions
 from invgp.inference.emulator_search import (
@@ -28,6 +27,7 @@ from invgp.inference.emulator_search import (
     verify,
 )
 from invgp.inference.importance_draws import check_gaussian
+from invgp.inference.multistart import search_alternative_modes
 from invgp.inference.notes import LARGE_SOLVER_NOISE, undetermined_shape_notes
 from invgp.inference.restart import restart_around, restart_where_unexplained
 from invgp.inference.runner import Runner

@@ -10,9 +10,8 @@ import numpy as np
 
 from invgp.core.backend import Array, array_namespace, to_numpy
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
-from invgp.core.sampling.bridge import Evidence, bridge_evidence
 from invgp.core.sampling.hamiltonian import HamiltonianOptions, LogDensity, sample
-from invgp.core.sampling.statistics import effective_sample_size, split_r_hat
+from invgp.core.sampling.statistics import Evidence, bridge_evidence, effective_sample_size, split_r_hat
 from invgp.inference.emulated_posterior import EmulatedPosterior, Report, SamplingOptions, label_modes
 from invgp.inference.importance_draws import extend_gaussian, importance_weights
 from invgp.posterior import Samples
@@ -99,5 +98,5 @@ def _from_chains(posterior: EmulatedPosterior, v: Floats, method: str, options: 
         np.nan,
         split_r_hat(by_variable).reshape(N, Q),
         effective_sample_size(by_variable).reshape(N, Q),
-        whitened=posterior.whitened(v.swapaxes(0, 1)),
+        whitened=posterior.inducing_variables(v.swapaxes(0, 1)),
     )

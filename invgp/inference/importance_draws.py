@@ -131,7 +131,7 @@ def draw_by_importance(
         np.full(count, effective),
         log_evidence,
         1.0 / math.sqrt(effective),
-        posterior.whitened(v),
+        posterior.inducing_variables(v),
     )
     return samples, effective
 

@@ -26,10 +26,9 @@ from invgp.inference.known_runs import search_known_runs
 from invgp.inference.runner import BudgetSpent, Runner
 from invgp.inference.sample_sizes import refuse_to_learn_noise
 from invgp.inference.sampled import search_sampled
-from invgp.inference.sampled_solution import sampled_solution
 from invgp.inference.search_state import SearchResult
 from invgp.inference.site_model import prepare_site_model
-from invgp.inference.site_solution import site_solution
+from invgp.inference.site_solution import sampled_solution, site_solution
 from invgp.ledger import Ledger, Recorder
 from invgp.posterior import Solution, to_dataset
 from invgp.problem import Problem, fewest_samples

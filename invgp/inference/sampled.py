@@ -130,10 +130,14 @@ class SampledSearch:
                     "simulator was used for every step, and the posterior is a Gaussian approximation."
                 ),
             )
-        return self._sample_in_rounds(model, runner, state)
+        state, good = self._sample_in_rounds(model, runner, state)
+        return self._finish(model, runner, state, good=good)
 
-    def _sample_in_rounds(self, model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
-        """Sample, verify the emulator at draws and fit it again, until its error is small or the budget is used."""
+    def _sample_in_rounds(self, model: SiteModel, runner: Runner, state: SearchState) -> tuple[SearchState, bool]:
+        """Sample, verify the emulator at draws and fit it again, until its error is small or the budget is used.
+
+        The second result is whether the emulator was found good.
+        """
         problem, errors, good = model.problem, list[float](), False
         stage = int(state.runs.stage.max()) + 1
         for count in range(self.rounds.most_rounds):
@@ -166,7 +170,7 @@ class SampledSearch:
             elif self._has_stalled(errors):
                 break
             state = self._refit(model, runner, state)
-        return self._finish(model, runner, state, good=good)
+        return state, good
 
     def _finish(self, model: SiteModel, runner: Runner, state: SearchState, *, good: bool) -> SearchState:
         """Draw the result, verify it, and use the simulator at sites that the emulator cannot serve.

@@ -1,16 +1,22 @@
-"""The result of the search for the posterior of a site model."""
+"""The result of the search for the posterior of a site model: a Gaussian, or draws; and the notes on it."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from invgp.core.backend import cholesky, to_numpy
 from invgp.core.coupled import Prior
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.core.kernels import Scalar
+from invgp.formatting import count_noun
 from invgp.inference.diagnostics import diagnose, doubtful_latents
+from invgp.inference.draw_checks import CheckOptions, sites_widened_by_error
+from invgp.inference.emulated_posterior import SamplingOptions
+from invgp.inference.hamiltonian_draws import HAMILTONIAN
 from invgp.inference.notes import (
     inducing_notes,
     log_link_notes,
@@ -20,10 +26,11 @@ from invgp.inference.notes import (
     widened_notes,
 )
 from invgp.inference.runner import Runner
-from invgp.inference.search_state import SearchState
+from invgp.inference.search_state import NOT_ACCURATE, SearchState
+from invgp.inference.simulated_draws import outputs_at_draws
 from invgp.inference.site_model import SiteModel
-from invgp.latent_model.learnt_parameters import with_learned_hyperparameters
-from invgp.posterior import EmulatorReport, Solution, StoredRuns
+from invgp.latent_model.learnt_parameters import LearntParameters, with_learned_hyperparameters
+from invgp.posterior import EmulatorReport, Samples, Solution, StoredRuns
 from invgp.posterior.gaussian_processes import StoredSiteFactors
 from invgp.problem import Floats, Problem
 
@@ -156,3 +163,116 @@ def to_stored_factors(posterior: GaussianPosterior) -> StoredSiteFactors:
     prior, sites = posterior.prior, posterior.sites
     inducing = None if prior.dense else to_numpy(prior.Z)
     return StoredSiteFactors(to_numpy(sites.precision), to_numpy(sites.shift), inducing, prior.jitter)
+
+
+def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tuple[Problem, Solution] | None:
+    """Return the draws of a state, or its Gaussian posterior if there are none; see `site_solution`.
+
+    Parameters
+    ----------
+    model : SiteModel
+        What is constant during the search.
+    runner : Runner
+        Makes the runs, and keeps the latest state.
+    state : SearchState
+        Present state of the search.
+
+    Returns
+    -------
+    tuple of Problem and Solution, or None
+        None if there is no posterior yet.
+    """
+    found = site_solution(model, runner, state)
+    samples, target = state.samples, state.target
+    if found is None or samples is None or target is None:
+        return found
+    (problem, approximation), options, checks, emulator = found, SamplingOptions(), CheckOptions(), target.emulator
+    few = samples.thin(checks.predicted)
+    predicted = outputs_at_draws(state, emulator, samples.latents[few], model.all_sites)
+    mean, covariance = samples.moments()
+    predicted_mean, predicted_std = predicted.mean(axis=0), predicted.std(axis=0)
+    notes = [
+        *all_notes(model, runner, state),
+        *_sampling_notes(samples, options, several_modes=target.several_modes),
+        *_emulator_notes(state, sites_widened_by_error(model, emulator, samples.latents[few], predicted, checks)),
+        *_averaging_notes(model, samples),
+    ]
+    return problem, replace(
+        approximation,
+        mean=mean,
+        covariance=covariance,
+        draws=samples.latents[samples.thin(problem.stored_draws)],
+        predicted=predicted_mean,
+        predicted_std=predicted_std,
+        diagnostics=diagnose(
+            problem, predicted_mean, predicted_std, np.empty(0), notes, converged=state.result.converged
+        ),
+        emulator=EmulatorReport(emulator.name, emulator.error, state.verification, state.direct),
+        samples=replace(
+            samples,
+            gaussian_error=samples.distance_from(approximation.mean, approximation.covariance),
+            predicted=predicted,
+            predicted_mode=samples.mode[few],
+        ),
+    )
+
+
+def _emulator_notes(state: SearchState, widened: NDArray[np.bool_]) -> list[str]:
+    """Name the sites where the error of the emulator changes the posterior (N,), or otherwise where it is largest."""
+    sites = np.flatnonzero(widened & ~state.direct)
+    if not sites.size:
+        return _error_notes(state)
+    worst = ", ".join(str(n + 1) for n in sites[:5])
+    return [
+        f"At {sites.size} of {count_noun(len(widened), 'site')} the error of the emulator is not small compared "
+        f"with the noise, and widens the posterior: site {worst}{' and others' if sites.size > 5 else ''}."
+    ]
+
+
+def _error_notes(state: SearchState) -> list[str]:
+    """Name the sites with the largest errors of the emulator, if it was not accurate when the search ended."""
+    known = np.flatnonzero(np.isfinite(state.verification) & ~state.direct)
+    if state.result != NOT_ACCURATE or not known.size:
+        return []
+    worst = known[np.argsort(-state.verification[known])[:3]]
+    listed = ", ".join(f"{state.verification[n]:.2g} at site {n + 1}" for n in worst)
+    return [
+        "The emulator was not accurate at all new runs when the runs ended. Its largest errors at draws, in standard "
+        f"deviations of the noise: {listed}. Means and spreads of these sites are doubtful."
+    ]
+
+
+def _averaging_notes(model: SiteModel, samples: Samples) -> list[str]:
+    """State that the draws are not averaged over learnt hyperparameters."""
+    if samples.hyperparameters or not LearntParameters(model.problem):
+        return []
+    return [
+        "The draws are not averaged over the hyperparameters, which have their most probable values, because there are "
+        "too many unknowns or the posterior changes too much with them: spreads may be too small."
+    ]
+
+
+def _sampling_notes(samples: Samples, options: SamplingOptions, *, several_modes: bool) -> list[str]:
+    notes = []
+    worst = float(samples.r_hat.max())
+    if worst > options.largest_r_hat:
+        sites = int((samples.r_hat > options.largest_r_hat).any(axis=1).sum())
+        notes.append(
+            f"The draws of {count_noun(sites, 'site')} have not converged (R-hat up to {worst:.2f}): means and "
+            "spreads there are doubtful."
+        )
+    modes = int(samples.mode.max()) + 1
+    if several_modes and samples.method.startswith(HAMILTONIAN):
+        notes.append(
+            "Some sites may have several modes, and the survey is too large to search all of them: the draws may lack "
+            "modes."
+        )
+    if modes > 1:
+        shares = np.bincount(samples.mode) / len(samples.mode)
+        listed = ", ".join(f"{share:.0%}" for share in shares[:3])
+        notes.append(
+            f"The posterior has {modes if modes < options.most_modes else 'many'} modes, with probabilities "
+            f"{listed}{' and others' if modes > 3 else ''}: means and standard deviations summarise all of "
+            "them; look at the draws of each mode."
+        )
+    return notes

@@ -150,5 +150,5 @@ def _from_populations(
         np.full((N, Q), min(effective, float(len(flat)))),
         float(logsumexp(log_evidence) - math.log(K)),
         error,
-        posterior.whiten(flat) if len(found) > 1 else posterior.whitened(found[0].v[chosen]),
+        posterior.whiten(flat) if len(found) > 1 else posterior.inducing_variables(found[0].v[chosen]),
     )

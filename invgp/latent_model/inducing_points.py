@@ -159,6 +159,17 @@ def mean_share(omitted: Floats, variance: Floats) -> float:
     """Return the root mean square over the sites of omitted over posterior variance, (N,) each.
 
     The squares give weight to a few sites that are far from the inducing points: the errors there are the largest.
+
+    Parameters
+    ----------
+    omitted : array, shape (N,)
+        Variance that the inducing points omit.
+    variance : array, shape (N,)
+        Posterior variance.
+
+    Returns
+    -------
+    float
     """
     ratio = omitted / np.maximum(variance, np.finfo(np.float64).tiny)
     return float(np.sqrt(np.mean(ratio**2)))

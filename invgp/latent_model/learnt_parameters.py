@@ -24,7 +24,19 @@ from invgp.problem import WEAK_FACTOR, Column, Floats, Latent, Problem
 
 
 def with_learned_hyperparameters(problem: Problem, posterior: GaussianPosterior) -> Problem:
-    """Return the problem with the prior and noise of a posterior."""
+    """Return the problem with the prior and noise of a posterior.
+
+    Parameters
+    ----------
+    problem : Problem
+        Problem with the configured values.
+    posterior : GaussianPosterior
+        Posterior with learnt hyperparameters.
+
+    Returns
+    -------
+    Problem
+    """
     kernels, host = posterior.prior.kernels, select_backend("cpu")
     latents = []
     for latent in problem.latents:
@@ -41,6 +53,18 @@ def with_kernel(latent: Latent, kernel: Kernel, variance: Floats) -> Latent:
     """Return the latent with the parameters of a learnt kernel, of any variance, and learnt process variances (L,).
 
     Hyperparameters that are not learnt stay unchanged.
+
+    Parameters
+    ----------
+    latent : Latent
+    kernel : Kernel
+        Kernel with learnt parameters.
+    variance : array, shape (L,)
+        Variance of each process.
+
+    Returns
+    -------
+    Latent
     """
     if set(latent.learn) - {"std"}:
         latent = replace(latent, kernel=latent.kernel.with_parameters(kernel.parameters).with_variance(1.0))
@@ -127,19 +151,54 @@ class LearntParameters:
         return bool(self.columns)
 
     def of(self, theta: Floats, owner: str, name: str) -> Floats:
-        """Return the elements of theta (H,) of one hyperparameter; zero if it is not learnt."""
+        """Return the elements of theta (H,) of one hyperparameter; zero if it is not learnt.
+
+        Parameters
+        ----------
+        theta : array, shape (H,)
+            Logarithms of factors on the configured values.
+        owner : str
+            A latent, or "noise".
+        name : str
+            Key of `Latent.learn`, or name of a `NoiseScale`.
+
+        Returns
+        -------
+        array, shape (h,)
+        """
         columns = self.columns.get((owner, name))
         return np.zeros(1) if columns is None else theta[columns]
 
     def kernel(self, latent: Latent, theta: Floats) -> Kernel:
-        """Return the kernel of a latent with hyperparameters theta (H,); its variance is the factor on the variance."""
+        """Return the kernel of a latent with hyperparameters theta (H,); its variance is the factor on the variance.
+
+        Parameters
+        ----------
+        latent : Latent
+        theta : array, shape (H,)
+            Logarithms of factors on the configured values.
+
+        Returns
+        -------
+        Kernel
+        """
         if not latent.learn:
             return latent.kernel
         changes = [latent.learnt_parameters(name) @ self.of(theta, latent.name, name) for name in latent.learn]
         return latent.kernel.with_parameters(latent.kernel.parameters + np.sum(changes, axis=0))
 
     def problem_at(self, theta: Floats) -> Problem:
-        """Return the problem with hyperparameters theta (H,)."""
+        """Return the problem with hyperparameters theta (H,).
+
+        Parameters
+        ----------
+        theta : array, shape (H,)
+            Logarithms of factors on the configured values.
+
+        Returns
+        -------
+        Problem
+        """
         latents = []
         for latent in self.problem.latents:
             _, std = latent.link.prior_to_process(latent.mean, latent.std)

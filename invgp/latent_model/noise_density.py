@@ -1,4 +1,9 @@
-"""Noise of the observations: log density and random samples."""
+"""Noise of the observations: log density, random samples, whitening, and discrepancies of field models.
+
+The latents of a field model are on a grid, and a discrepancy is a process along the coordinates of the survey. Since it
+is added to the outputs, and all of its distributions are Gaussian, it is a part of the covariance of the noise until
+the posterior is known. Afterwards it is drawn given the data and the outputs of the simulator.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,12 @@ from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
 
 from invgp.core.backend import Array, Backend, array_namespace
 from invgp.core.coupled import GaussianNoise
 from invgp.core.kernels import squared_distances
-from invgp.latent_model.discrepancy import discrepancy_covariance
 from invgp.latent_model.problem_prior import gaussian_noise, noise_covariance
 from invgp.likelihoods import Laplace, StudentT
 from invgp.problem import Floats, Problem
@@ -26,7 +32,19 @@ class LogDensity(Protocol):
 
 
 def noise_log_density(problem: Problem, backend: Backend) -> LogDensity:
-    """Return the log density of the observations of a problem."""
+    """Return the log density of the observations of a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+    backend : Backend
+        Where the arrays are.
+
+    Returns
+    -------
+    callable
+        Outputs (S, N, P), and optionally the numbers of some sites (B,) -> log densities (S, N), or (S, B), in nats.
+    """
     parts = _by_kind(problem)
     if len(parts) > 1:
         densities = [noise_log_density(part, backend) for part in parts]
@@ -55,6 +73,12 @@ def noise_log_density(problem: Problem, backend: Backend) -> LogDensity:
 
 def noise_log_density_gradient(problem: Problem, backend: Backend) -> Callable[[Array], tuple[Array, Array]]:
     """Return the log density of the observations and its gradient with respect to the outputs.
+
+    Parameters
+    ----------
+    problem : Problem
+    backend : Backend
+        Where the arrays are.
 
     Returns
     -------
@@ -99,7 +123,18 @@ def noise_log_density_gradient(problem: Problem, backend: Backend) -> Callable[[
 
 
 def likelihood_of(problem: Problem, backend: Backend) -> GaussianNoise | LogDensity:
-    """Return the likelihood for `CoupledSavigp`: Gaussian noise, or the log density of other noise."""
+    """Return the likelihood for `CoupledSavigp`: Gaussian noise, or the log density of other noise.
+
+    Parameters
+    ----------
+    problem : Problem
+    backend : Backend
+        Where the arrays are.
+
+    Returns
+    -------
+    GaussianNoise or callable
+    """
     return gaussian_noise(problem, backend) if problem.noise.is_gaussian else noise_log_density(problem, backend)
 
 
@@ -121,7 +156,17 @@ def _by_kind(problem: Problem) -> list[Problem]:
 
 
 def draw_noise(problem: Problem, rng: np.random.Generator) -> Floats:
-    """Draw noise (N, P) for one survey; NaN where the problem has no observation."""
+    """Draw noise (N, P) for one survey; NaN where the problem has no observation.
+
+    Parameters
+    ----------
+    problem : Problem
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    array, shape (N, P), in the units of the observations
+    """
     parts = _by_kind(problem)
     if len(parts) > 1:
         draws = [draw_noise(part, rng) for part in parts]
@@ -142,7 +187,16 @@ def draw_noise(problem: Problem, rng: np.random.Generator) -> Floats:
 
 
 def data_covariance(problem: Problem) -> Floats:
-    """Return the covariance (D, D) of the Gaussian noise of all observed data, with discrepancies, ordered by site."""
+    """Return the covariance (D, D) of the Gaussian noise of all observed data, with discrepancies, ordered by site.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Returns
+    -------
+    array, shape (D, D), in the units of the observations
+    """
     observed = ~np.isnan(problem.survey.Y)
     if problem.noise.covariance is not None:
         seen = np.flatnonzero(observed.ravel())
@@ -167,8 +221,146 @@ def data_covariance(problem: Problem) -> Floats:
 
 
 def noise_scale(problem: Problem) -> Floats:
-    """Return the scale (N, P) of Student-t or Laplace noise with the standard deviation of the problem."""
+    """Return the scale (N, P) of Student-t or Laplace noise with the standard deviation of the problem.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Returns
+    -------
+    array, shape (N, P), in the units of the observations
+    """
     # Where nothing was observed the standard deviation may be NaN, and the value has no effect.
     std = np.where(np.isnan(problem.survey.Y), 1.0, problem.noise_std)
     degrees = problem.noise.degrees
     return std * (math.sqrt((degrees - 2.0) / degrees) if problem.noise.kind == "student-t" else math.sqrt(0.5))
+
+
+SMALLEST_EIGENVALUE = 1e-12  # of the conditional covariance, relative to the largest; smaller ones are rounding
+
+
+def discrepancy_covariance(problem: Problem) -> Floats:
+    """Return the prior covariance (N P, N P) of the discrepancies of all outputs, ordered by site.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Returns
+    -------
+    array, shape (N P, N P), in the units of the observations
+    """
+    (N, P), X = problem.noise_std.shape, problem.survey.X
+    found = np.zeros((N, P, N, P))
+    for name, latent in problem.noise.discrepancy.items():
+        columns = problem.observation_slices[name]
+        labels = np.eye(latent.size) if latent.label_correlation is None else latent.label_correlation
+        scaled = latent.std[:, None] * labels * latent.std
+        found[:, columns, :, columns] = latent.kernel(X, X)[:, None, :, None] * scaled[None, :, None, :]
+    return found.reshape(N * P, N * P)
+
+
+def draw_discrepancy(problem: Problem, outputs: Floats, covariance: Floats, rng: np.random.Generator) -> Floats:
+    """Draw the discrepancies given the data, one for each of several outputs of the simulator.
+
+    Parameters
+    ----------
+    problem : Problem
+    outputs : array, shape (S, N, P), in the units of the observations
+        Outputs of the simulator without discrepancies.
+    covariance : array, shape (D, D)
+        Covariance of the observed data given the latents: of the noise and the discrepancies.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    array, shape (S, N, P), in the units of the observations
+    """
+    observed = np.flatnonzero(~np.isnan(problem.survey.Y.ravel()))
+    prior = discrepancy_covariance(problem)
+    gain = np.linalg.solve(covariance, prior[observed]).T
+    residuals = problem.survey.Y.ravel()[observed] - outputs.reshape(len(outputs), -1)[:, observed]
+    values, vectors = np.linalg.eigh(prior - gain @ prior[observed])
+    root = vectors * np.sqrt(np.where(values > SMALLEST_EIGENVALUE * values[-1], values, 0.0))
+    offsets = rng.standard_normal((len(outputs), len(values))) @ root.T
+    offsets -= offsets.mean(axis=0)  # which is known to be 0
+    return np.asarray((residuals @ gain.T + offsets).reshape(outputs.shape))
+
+
+class Whitening:
+    """Transformation of data and outputs to independent noise with standard deviation 1.
+
+    Missing data are left out.
+
+    Parameters
+    ----------
+    problem : Problem
+    missing_counts : array of int, shape (N, P), optional
+        Number of runs without each output; None if no run lacks an observed output.
+
+    Attributes
+    ----------
+    observed : array of bool, shape (N, P)
+    data : array, shape (D,)
+        Whitened data.
+    unmixing : array, shape (D, D), or None
+        Removes the correlations of the scaled outputs; None if scaled outputs are independent.
+    degrees : float or None
+        Degrees of freedom of Student-t noise; None for Gaussian noise.
+    log_scale : float
+        Log density of the data minus that of the whitened data.
+    """
+
+    def __init__(self, problem: Problem, missing_counts: NDArray[np.intp] | None = None) -> None:
+        y = problem.survey.Y
+        self.observed: NDArray[np.bool_] = ~np.isnan(y)
+        self.degrees = problem.noise.degrees if problem.noise.kind == "student-t" else None
+        self.unmixing: Floats | None = None
+        if problem.noise.correlates_sites or (missing_counts is not None and problem.noise.correlation):
+            covariance = data_covariance(problem)
+            self.std = np.sqrt(np.diagonal(covariance))
+            # Each datum is whitened given the data before it, so outputs that runs lack must come last.
+            order = (
+                np.arange(len(self.std))
+                if missing_counts is None
+                else np.argsort(missing_counts[self.observed], kind="stable")
+            )
+            within = np.ix_(order, order)
+            factor = np.linalg.cholesky((covariance / np.outer(self.std, self.std))[within])
+            self.unmixing = np.empty_like(factor)
+            self.unmixing[within] = scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
+            self.log_scale = -float(np.sum(np.log(self.std)) + np.sum(np.log(np.diagonal(factor))))
+        elif self.degrees is None:
+            noise = gaussian_noise(problem, Backend(np, "cpu"))
+            self.matrices = np.asarray(noise.whitening)
+            self.log_scale = float(np.sum(noise.log_normaliser)) + 0.5 * math.log(2.0 * math.pi) * self.observed.sum()
+        else:
+            scale = noise_scale(problem)
+            self.matrices = np.eye(y.shape[1]) / scale[:, None, :]
+            self.log_scale = -float(np.sum(np.log(scale[self.observed])))
+        self.data = self(y[None])[0]
+        if self.unmixing is not None:
+            self.data = self.unmixing @ self.data
+
+    def __call__(self, outputs: Floats) -> Floats:
+        """Scale outputs, and whiten them unless `unmixing` is to be applied later.
+
+        Parameters
+        ----------
+        outputs : array, shape (S, N, P)
+            NaN where missing.
+
+        Returns
+        -------
+        array, shape (S, D)
+            NaN where a missing output contributes.
+        """
+        if self.unmixing is not None:
+            return np.asarray(outputs[:, self.observed] / self.std)
+        missing = np.isnan(outputs) & self.observed
+        values = np.where(self.observed & ~missing, outputs, 0.0)
+        whitened = (self.matrices @ values[..., None])[..., 0]
+        if missing.any():
+            whitened[((self.matrices != 0.0) @ missing[..., None])[..., 0]] = np.nan
+        return np.asarray(whitened[:, self.observed])

@@ -1,16 +1,24 @@
-"""The latents of a field model in the modes of its prior, given direct data and an earlier posterior."""
+"""The latents of a field model in the modes of its prior, given direct data and an earlier posterior.
+
+A regression is fitted for the variables w of one prior. With other hyperparameters (`ChangedPrior`), the values at the
+pivot nodes of the first basis still determine w, so that the same regression serves: w = mixing v, with v standard
+normal in the other prior. Between the pivot nodes, draws of the other prior are conditioned on their values (Matheron's
+rule).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import scipy.linalg
 
 from invgp.core.backend import Backend, cholesky, solve_triangular, to_numpy
 from invgp.core.field.field_gaussian import Gaussian, LowRankGaussian
 from invgp.core.field.grid_basis import Basis, leading_modes
+from invgp.core.kernels import Kernel
 from invgp.latent_model.grid_modes import Condition, Field
 from invgp.problem import DirectModel, EarlierField, EarlierSites, Floats, Problem
 
@@ -18,7 +26,18 @@ MOST_MODES = 1000  # most modes of one process
 
 
 def field_of(problem: Problem, backend: Backend) -> Field:
-    """Compute the leading modes of each latent on the grid."""
+    """Compute the leading modes of each latent on the grid.
+
+    Parameters
+    ----------
+    problem : Problem
+    backend : Backend
+        Where the arrays are.
+
+    Returns
+    -------
+    Field
+    """
     if problem.grid is None:
         raise ValueError("the problem has no grid")
     _, std = problem.prior_moments()
@@ -91,7 +110,23 @@ def direct_rows(field: Field, problem: Problem, direct: Problem) -> DirectRows:
 
 
 def predict_direct(field: Field, problem: Problem, direct: Problem, q: Gaussian) -> tuple[Floats, Floats]:
-    """Return the posterior mean and standard deviation (K, P) of direct data, for a Gaussian of the variables."""
+    """Return the posterior mean and standard deviation (K, P) of direct data, for a Gaussian of the variables.
+
+    Parameters
+    ----------
+    field : Field
+        Modes of the latents.
+    problem : Problem
+        Field model.
+    direct : Problem
+        A source of direct data at K places.
+    q : Gaussian
+        Distribution of the variables of the modes.
+
+    Returns
+    -------
+    mean, std : array, shape (K, P), in the units of the data
+    """
     everything = replace(
         direct,
         survey=replace(
@@ -108,7 +143,18 @@ def predict_direct(field: Field, problem: Problem, direct: Problem, q: Gaussian)
 
 
 def condition_of(field: Field, problem: Problem) -> Condition | None:
-    """Return the variables of the modes given an earlier posterior and direct data; None if there are none."""
+    """Return the variables of the modes given an earlier posterior and direct data; None if there are none.
+
+    Parameters
+    ----------
+    field : Field
+        Modes of the latents.
+    problem : Problem
+
+    Returns
+    -------
+    Condition or None
+    """
     condition = None
     for part in problem.parts:
         if isinstance(part.problem.forward, EarlierField):
@@ -118,7 +164,16 @@ def condition_of(field: Field, problem: Problem) -> Condition | None:
 
 
 def direct_problems(problem: Problem) -> list[Problem]:
-    """Return the sources that are values at places, which need no simulator."""
+    """Return the sources that are values at places, which need no simulator.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Returns
+    -------
+    list of Problem
+    """
     return [part.problem for part in problem.parts if part.direct and part.problem.survey.observations]
 
 
@@ -164,3 +219,108 @@ def _condition_on_field(field: Field, problem: Problem, earlier: EarlierField) -
     root = (vectors / np.sqrt(values)) @ vectors.T
     shift = weighted.T @ (inverse.T @ earlier.mean.ravel())
     return Condition(root @ (root @ shift), root, 0.0)
+
+
+@dataclass(frozen=True)
+class ChangedPrior:
+    """A prior with other hyperparameters than a field was expanded with.
+
+    Attributes
+    ----------
+    first : Field
+        Expansion in the modes of the first prior.
+    field : Field
+        Expansion in the modes of this prior.
+    factors : tuple of arrays, shape (m, m)
+        For each process, the Cholesky factor of the correlations of this prior at the pivot nodes of the first basis.
+    weights : tuple of arrays, shape (G, m)
+        For each process, the weights of the pivot nodes in the conditional mean on the grid.
+    mixing : array, shape (R, V)
+        Matrix with w = mixing v, for the V standard normal variables of all pivot nodes.
+    """
+
+    first: Field
+    field: Field
+    factors: tuple[Floats, ...]
+    weights: tuple[Floats, ...]
+    mixing: Floats
+
+    @staticmethod
+    def build(first: Field, old: Problem, new: Problem, backend: Backend) -> ChangedPrior:
+        """Build the prior of a problem with other hyperparameters.
+
+        Parameters
+        ----------
+        first : Field
+            Expansion of the latents of the first problem.
+        old, new : Problem
+            The first problem, and the one with other hyperparameters.
+        backend : Backend
+        """
+        if new.grid is None:
+            raise ValueError("the problem has no grid")
+        field, grid = field_of(new, backend), backend.asarray(new.nodes)
+        factors, weights, mixing = [], [], []
+        for j, (a, b) in enumerate(zip(_kernels(old, backend), _kernels(new, backend), strict=True)):
+            basis = first.bases[j]
+            nodes = backend.asarray(new.nodes[basis.pivots])
+            factor = cholesky(b(nodes, nodes))
+            half = solve_triangular(factor, b(nodes, grid))
+            rotated = solve_triangular(cholesky(a(nodes, nodes)), factor)
+            factors.append(to_numpy(factor))
+            weights.append(to_numpy(solve_triangular(factor, half, transposed=True)).T)
+            rotation = to_numpy(basis.rotation)[:, : basis.size]
+            mixing.append(field.std[j] / first.std[j] * rotation.T @ to_numpy(rotated))
+        return ChangedPrior(first, field, tuple(factors), tuple(weights), np.asarray(scipy.linalg.block_diag(*mixing)))
+
+    def whitened_variables(self, v: Floats) -> Floats:
+        """Return the variables v (S, V) by process, (S, Q, M).
+
+        Where a process has fewer than M, the rest are standard normal numbers, as in the prior.
+
+        Parameters
+        ----------
+        v : array, shape (S, V)
+            Variables of the pivot nodes.
+
+        Returns
+        -------
+        array, shape (S, Q, M)
+        """
+        shape = (len(v), len(self.factors), max(len(factor) for factor in self.factors))
+        found = np.random.default_rng(0).standard_normal(shape)
+        start = 0
+        for j, factor in enumerate(self.factors):
+            found[:, j, : len(factor)] = v[:, start : start + len(factor)]
+            start += len(factor)
+        return found
+
+    def draw_latents(self, v: Floats, rng: np.random.Generator) -> Floats:
+        """Draw the processes (S, G, Q) on the grid, given the variables v (S, V).
+
+        Parameters
+        ----------
+        v : array, shape (S, V)
+            Variables of the pivot nodes.
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        array, shape (S, G, Q)
+        """
+        modes, rest = rng.spawn(2)
+        count = sum(basis.size for basis in self.field.bases)
+        found = self.field.latents(modes.standard_normal((len(v), count))) + self.field.draw_omitted(rest, len(v))
+        start = 0
+        for j, (factor, weight) in enumerate(zip(self.factors, self.weights, strict=True)):
+            own = v[:, start : start + len(factor)]
+            start += len(factor)
+            pivots = self.first.bases[j].pivots
+            wanted = self.field.mean[pivots, j] + self.field.std[j] * own @ factor.T
+            found[..., j] += (wanted - found[:, pivots, j]) @ weight.T
+        return found
+
+
+def _kernels(problem: Problem, backend: Backend) -> list[Kernel]:
+    """Return the kernel of each process, with variance 1."""
+    return [kernel.on_backend(backend) for latent in problem.latents for kernel in latent.kernels]

@@ -15,7 +15,18 @@ from invgp.problem import Floats, Problem
 
 
 def kernels_of(problem: Problem, backend: Backend) -> tuple[Kernel, ...]:
-    """Return the kernel of each latent process."""
+    """Return the kernel of each latent process.
+
+    Parameters
+    ----------
+    problem : Problem
+    backend : Backend
+        Where the arrays are.
+
+    Returns
+    -------
+    tuple of Kernel, length Q
+    """
     _, std = problem.prior_moments()
     return tuple(
         problem.survey.kernel_at_sites(kernel.on_backend(backend).with_variance(float(s) ** 2))
@@ -49,7 +60,16 @@ def prior_of(problem: Problem, backend: Backend, rng: np.random.Generator | None
 
 
 def inducing_count(problem: Problem) -> int | None:
-    """Return the number of inducing points, given or chosen; None if every site is one."""
+    """Return the number of inducing points, given or chosen; None if every site is one.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Returns
+    -------
+    int or None
+    """
     count = problem.inference.inducing
     if count is None:
         return choose_inducing_count(problem, kernels_of(problem, select_backend("cpu")))
@@ -57,7 +77,18 @@ def inducing_count(problem: Problem) -> int | None:
 
 
 def gaussian_noise(problem: Problem, backend: Backend) -> GaussianNoise:
-    """Return the Gaussian noise of the observations of each site, marginalised over missing observations."""
+    """Return the Gaussian noise of the observations of each site, marginalised over missing observations.
+
+    Parameters
+    ----------
+    problem : Problem
+    backend : Backend
+        Where the arrays are.
+
+    Returns
+    -------
+    GaussianNoise
+    """
     y = problem.survey.Y
     observed = ~np.isnan(y)
     covariance = noise_covariance(problem)
@@ -77,7 +108,16 @@ def gaussian_noise(problem: Problem, backend: Backend) -> GaussianNoise:
 
 
 def noise_covariance(problem: Problem) -> Floats:
-    """Return the noise covariance (N, P, P) at each site; different observations are independent."""
+    """Return the noise covariance (N, P, P) at each site; different observations are independent.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Returns
+    -------
+    array, shape (N, P, P), in the units of the observations
+    """
     std = np.where(np.isnan(problem.survey.Y), 1.0, problem.noise_std)
     correlation = np.eye(std.shape[1])
     for name, block in problem.noise.correlation.items():
@@ -90,6 +130,16 @@ def learning_of(problem: Problem, backend: Backend) -> HyperparameterLearning | 
     """Return the learnt hyperparameters; None if nothing is learnt.
 
     Kernel parameters are tied over the labels of a latent, noise scales over observations.
+
+    Parameters
+    ----------
+    problem : Problem
+    backend : Backend
+        Where the arrays are.
+
+    Returns
+    -------
+    HyperparameterLearning or None
     """
     kernels = kernels_of(problem, backend)
     ends = np.cumsum([0, *(len(kernel.parameter_names) for kernel in kernels)])

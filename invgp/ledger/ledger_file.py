@@ -113,7 +113,18 @@ class LedgerFile:
             self.connection.execute("PRAGMA synchronous = NORMAL")
 
     def decode_numbers(self, stored: bytes | None, size: int) -> Floats:
-        """Return the inputs or outputs of a run, shape (size,); NaN if there are none."""
+        """Return the inputs or outputs of a run, shape (size,); NaN if there are none.
+
+        Parameters
+        ----------
+        stored : bytes or None
+        size : int
+            Number of inputs or outputs.
+
+        Returns
+        -------
+        array, shape (size,)
+        """
         if stored is None:
             return np.full(size, np.nan)
         if len(stored) != size * FLOAT.itemsize:

@@ -117,7 +117,19 @@ def text_checksum(*parts: bytes | None) -> bytes | None:
 
 
 def run_key(model: bytes, inputs: bytes) -> bytes:
-    """Compute the key of a run from the digest of its model and its inputs."""
+    """Compute the key of a run from the digest of its model and its inputs.
+
+    Parameters
+    ----------
+    model : bytes
+        Digest of the model.
+    inputs : bytes
+        Inputs of the run.
+
+    Returns
+    -------
+    bytes
+    """
     return blake2b(model + b"\0" + inputs, digest_size=_KEY_SIZE).digest()
 
 

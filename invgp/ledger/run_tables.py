@@ -36,7 +36,18 @@ def describe_run(run: RecordedRun) -> dict[str, Any]:
 
 
 def column_names(prefix: str, quantities: Iterable[Quantity]) -> list[str]:
-    """Return the column of each number, such as ``input_elevation`` or ``input_depth[1]``."""
+    """Return the column of each number, such as ``input_elevation`` or ``input_depth[1]``.
+
+    Parameters
+    ----------
+    prefix : str
+        ``"input"`` or ``"output"``.
+    quantities : iterable of Quantity
+
+    Returns
+    -------
+    list of str
+    """
     return [
         f"{prefix}_{quantity.name}" + ("" if label is None else f"[{label}]")
         for quantity in quantities
@@ -75,7 +86,17 @@ def write_runs(model: RecordedModel, runs: Iterable[RecordedRun], path: Path) ->
 
 
 def to_dataset(model: RecordedModel, runs: Sequence[RecordedRun]) -> xr.Dataset:
-    """Return the runs of a model along the dimension ``run``; a quantity with labels has a second dimension."""
+    """Return the runs of a model along the dimension ``run``; a quantity with labels has a second dimension.
+
+    Parameters
+    ----------
+    model : RecordedModel
+    runs : sequence of RecordedRun
+
+    Returns
+    -------
+    Dataset
+    """
     details = [describe_run(run) for run in runs]
     variables = {name: ("run", np.asarray([row[name] for row in details])) for name in DETAILS if name != "run"}
     dataset = xr.Dataset(variables, coords={"run": ("run", np.asarray([run.run for run in runs], dtype=np.int64))})

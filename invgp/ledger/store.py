@@ -213,7 +213,17 @@ class Ledger(LedgerFile):
         )
 
     def decode_outputs(self, stored: bytes | None, model: RecordedModel) -> Floats:
-        """Return the outputs (P,) of a run, without the Jacobian that follows them; NaN if there are none."""
+        """Return the outputs (P,) of a run, without the Jacobian that follows them; NaN if there are none.
+
+        Parameters
+        ----------
+        stored : bytes or None
+        model : RecordedModel
+
+        Returns
+        -------
+        array, shape (P,)
+        """
         inputs, values = (sum(quantity.size for quantity in side) for side in (model.inputs, model.outputs))
         with_jacobian = values * (1 + inputs)
         if stored is not None and len(stored) == with_jacobian * FLOAT.itemsize:

@@ -25,7 +25,7 @@ from invgp.maps.map_variables import (
 from invgp.maps.nodes import survey_positions
 from invgp.maps.posterior_field import FEWEST_VALUES, LocatedPosterior, PosteriorField
 from invgp.netcdf import BlockVariable
-from invgp.posterior.modes import mode_probabilities
+from invgp.posterior.contents import mode_probabilities
 from invgp.problem import Floats
 
 LARGEST_BLOCK = 2**16  # points

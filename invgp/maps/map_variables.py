@@ -15,8 +15,8 @@ from invgp.files.meshes import cell_attributes
 from invgp.maps.grids import MapGrid, read_axis_letters
 from invgp.maps.map_quantities import DerivedQuantity, MapQuantity
 from invgp.netcdf import BlockVariable
+from invgp.posterior.contents import scalar_names
 from invgp.posterior.coordinates import label_array
-from invgp.posterior.latent_names import scalar_names
 from invgp.problem import Floats
 
 COPIED_ATTRIBUTES = ("long_name", "units", "standard_name", "positive", "comment", "ancillary_variables")

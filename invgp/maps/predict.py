@@ -20,7 +20,7 @@ from invgp.maps.map_quantities import DerivedQuantity, LatentQuantity, MapQuanti
 from invgp.maps.nodes import as_points, survey_positions
 from invgp.maps.posterior_field import PosteriorField
 from invgp.maps.read_posterior_field import read_posterior_field
-from invgp.posterior.latent_names import field_names, scalar_names
+from invgp.posterior.contents import field_names, scalar_names
 from invgp.problem import Floats
 from invgp.problem.expressions import parse_expression
 

@@ -18,6 +18,7 @@ from invgp.core.kernels import Averaged, Kernel, Scalar
 from invgp.errors import ArgumentError, ConfigError
 from invgp.maps.posterior_field import DrawGroup, PosteriorField
 from invgp.maps.process_prior import LatentField, ProcessPrior, SharedKernel
+from invgp.posterior.contents import draws_of_mode
 from invgp.posterior.gaussian_processes import (
     MIXING,
     ProcessPosterior,
@@ -29,7 +30,6 @@ from invgp.posterior.gaussian_processes import (
     read_process_posterior,
     site_locations,
 )
-from invgp.posterior.modes import draws_of_mode
 from invgp.problem import Floats
 
 

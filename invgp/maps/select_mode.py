@@ -10,8 +10,7 @@ from invgp.maps.map_quantities import LatentQuantity, PointSummary
 from invgp.maps.nodes import as_points
 from invgp.maps.posterior_field import PosteriorField
 from invgp.maps.read_posterior_field import read_posterior_field
-from invgp.posterior.latent_names import field_names, latent_names, scalar_names
-from invgp.posterior.modes import draws_of_mode, mode_probabilities
+from invgp.posterior.contents import draws_of_mode, field_names, latent_names, mode_probabilities, scalar_names
 from invgp.problem import Floats
 
 POINTS_AT_ONCE = 500  # to limit memory

@@ -36,7 +36,7 @@ from invgp.plots.sections import (
     with_label_width,
 )
 from invgp.plots.style import GREY, MODE_STYLES, add_legend, figure_style, make_panels, mode_line_style
-from invgp.posterior.modes import mode_probabilities
+from invgp.posterior.contents import mode_probabilities
 
 _MOST_DRAWS = 20  # lines that can be distinguished
 _MOST_MAPS = 3  # in addition to the mean

@@ -46,7 +46,7 @@ from invgp.plots.style import (
     letter_panels,
     size_error,
 )
-from invgp.posterior.source_summary import sites_of_observation
+from invgp.posterior.contents import sites_of_observation
 from invgp.units import conversion
 
 _NARROWEST, _LOWEST = 1.5, 2.0  # inches, of a legible panel

@@ -16,9 +16,8 @@ from invgp.maps.nodes import SURVEY, as_map
 from invgp.maps.predict import predict
 from invgp.maps.select_mode import select_mode
 from invgp.plots.style import choose_colours
+from invgp.posterior.contents import mode_probabilities, scalar_names
 from invgp.posterior.gaussian_processes import read_process_posterior
-from invgp.posterior.latent_names import scalar_names
-from invgp.posterior.modes import mode_probabilities
 
 Floats = NDArray[np.float64]
 

@@ -71,7 +71,7 @@ from invgp.plots.style import (
     make_panels,
     mode_line_style,
 )
-from invgp.posterior.modes import mode_probabilities
+from invgp.posterior.contents import mode_probabilities
 
 # Line widths in points. The outline of a band is wider than its mean, so that both show where the band is thin.
 _MEAN, _OUTLINE = 0.7, 1.3

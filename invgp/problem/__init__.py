@@ -4,8 +4,7 @@ Units: every array is in the unit of the object that it belongs to. Order: the Q
 order, each with its labels in order; the P outputs of a site are the observations in order, each with its labels.
 """
 
-from invgp.problem.direct_data import DirectModel
-from invgp.problem.earlier_posterior import SITE_COLUMN, EarlierField, EarlierSites
+from invgp.problem.direct_data import SITE_COLUMN, DirectModel, EarlierField, EarlierSites
 from invgp.problem.prior_and_noise import SMALLEST_EIGENVALUE, WEAK_FACTOR, Latent, Noise, PriorMap
 from invgp.problem.problem import Part, Problem
 from invgp.problem.processes_and_rows import SimulatorVariable

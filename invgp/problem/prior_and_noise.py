@@ -53,20 +53,49 @@ class PriorMap:
         return np.where(np.logical_and.reduce(inside)[:, None], found, np.nan)
 
     def scale_at(self, X: Floats) -> Floats:
-        """Return the prior standard deviation (N, L) over the nominal one at points X (N, D or more)."""
+        """Return the prior standard deviation (N, L) over the nominal one at points X (N, D or more).
+
+        Parameters
+        ----------
+        X : array, shape (N, D)
+            Points, in the units of the coordinates.
+
+        Returns
+        -------
+        array, shape (N, L)
+        """
         if self.scale is None:
             return np.ones((len(X), len(self.mean)))
         return interpolate(self.axes, self.scale, X[:, list(self.dimensions)])[0].T
 
     def scale_kernel(self, kernel: Kernel) -> tuple[Kernel, ...]:
-        """Return the kernel of each label: a kernel that is the same for all labels, scaled by the map of the label."""
+        """Return the kernel of each label: a kernel that is the same for all labels, scaled by the map of the label.
+
+        Parameters
+        ----------
+        kernel : Kernel
+
+        Returns
+        -------
+        tuple of Kernel, length L
+        """
         if self.scale is None:
             return (kernel,) * len(self.mean)
         maps = (Mapped(self.axes, values).on(*self.dimensions) for values in self.scale)
         return tuple(scale_by_map(kernel, one) for one in maps)
 
     def permute(self, order: Sequence[int]) -> PriorMap:
-        """Return the map for coordinates of which number i is the number ``order[i]`` of the present ones."""
+        """Return the map for coordinates of which number i is the number ``order[i]`` of the present ones.
+
+        Parameters
+        ----------
+        order : sequence of int
+            Present number of each coordinate.
+
+        Returns
+        -------
+        PriorMap
+        """
         return replace(self, dimensions=tuple(list(order).index(d) for d in self.dimensions))
 
 

@@ -14,10 +14,9 @@ from invgp.adapters.protocol import ForwardModel
 from invgp.errors import ArgumentError
 from invgp.formatting import join_names, suggest
 from invgp.problem import summary
-from invgp.problem.joint_checks import check_can_join
 from invgp.problem.prior_and_noise import Latent, Noise
 from invgp.problem.processes_and_rows import ProcessesAndRows, SimulatorVariable
-from invgp.problem.sources import Integers, Source, join_noise, join_surveys, select_noise
+from invgp.problem.sources import Integers, Source, check_can_join, join_noise, join_surveys, select_noise
 from invgp.problem.survey import Floats, Grid, Survey
 from invgp.settings import InferenceSettings, OutputSettings
 

@@ -128,11 +128,31 @@ class ProcessesAndRows:
         return np.asarray(std[:, None] * np.linalg.cholesky(self.prior_correlation) / std)
 
     def mix(self, h: Floats) -> Floats:
-        """Convert independent processes (..., Q) to the arguments (..., Q) of the links."""
+        """Convert independent processes (..., Q) to the arguments (..., Q) of the links.
+
+        Parameters
+        ----------
+        h : array, shape (..., Q)
+            Independent processes.
+
+        Returns
+        -------
+        array, shape (..., Q)
+        """
         return h if self.mixing is None else h @ self.mixing.T
 
     def unmix(self, f: Floats) -> Floats:
-        """Convert arguments (..., Q) of the links to independent processes (..., Q)."""
+        """Convert arguments (..., Q) of the links to independent processes (..., Q).
+
+        Parameters
+        ----------
+        f : array, shape (..., Q)
+            Arguments of the links.
+
+        Returns
+        -------
+        array, shape (..., Q)
+        """
         return f if self.mixing is None else np.asarray(np.linalg.solve(self.mixing, f[..., None])[..., 0])
 
     @cached_property
@@ -146,7 +166,19 @@ class ProcessesAndRows:
         return found if found.any() else None
 
     def add_discrepancy(self, outputs: Floats, f: Floats) -> Floats:
-        """Return the outputs (..., P) of the simulator plus the discrepancies among latent processes f (..., Q)."""
+        """Return the outputs (..., P) of the simulator plus the discrepancies among latent processes f (..., Q).
+
+        Parameters
+        ----------
+        outputs : array, shape (..., P), in the units of the observations
+            Outputs of the simulator.
+        f : array, shape (..., Q)
+            Latent processes.
+
+        Returns
+        -------
+        array, shape (..., P), in the units of the observations
+        """
         return outputs if self.discrepancy_map is None else outputs + f @ self.discrepancy_map
 
     def prior_moments(self) -> tuple[Floats, Floats]:
@@ -165,7 +197,17 @@ class ProcessesAndRows:
         return self.prior_mean_at(self.points)
 
     def prior_mean_at(self, X: Floats) -> Floats:
-        """Return the prior mean (B, Q) of the latent processes at points X, (B, D) or (B, 2 D); NaN outside a map."""
+        """Return the prior mean (B, Q) of the latent processes at points X, (B, D) or (B, 2 D); NaN outside a map.
+
+        Parameters
+        ----------
+        X : array, shape (B, D), or (B, 2 D)
+            Points, or centres and half-widths of intervals, in the units of the coordinates.
+
+        Returns
+        -------
+        array, shape (B, Q)
+        """
         coordinates = len((self.survey if self.grid is None else self.grid).coordinates)
         return self.unmix(np.concatenate([latent.process_mean(X, coordinates) for latent in self.latents], axis=-1))
 

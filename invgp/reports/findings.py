@@ -17,9 +17,7 @@ from invgp.plots.axis_labels import MINUS, quantity_name, unit_label
 from invgp.plots.hyperparameter_figure import hyperparameter_words, read_hyperparameters
 from invgp.plots.plot_data import TWO_SIGMA, Curve, Floats, read_curves, read_names, read_values
 from invgp.posterior.attributes import has_converged
-from invgp.posterior.latent_names import scalar_names
-from invgp.posterior.modes import mode_probabilities
-from invgp.posterior.source_summary import sites_of_observation, summarise_sources
+from invgp.posterior.contents import mode_probabilities, scalar_names, sites_of_observation, summarise_sources
 from invgp.reports.provenance import read_config
 
 AGREEING = 1.05  # largest R-hat of chains that agree

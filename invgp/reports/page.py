@@ -21,8 +21,7 @@ from invgp.files.atomic_files import atomic_file
 from invgp.maps.nodes import as_points
 from invgp.plots import KINDS, FigureOptions, suitable_kinds
 from invgp.plots.style import STYLE
-from invgp.posterior.latent_names import field_names
-from invgp.posterior.modes import mode_probabilities
+from invgp.posterior.contents import field_names, mode_probabilities
 from invgp.reports import findings, provenance
 from invgp.reports.explorer_data import explorer_data
 from invgp.reports.provenance import LedgerSummary

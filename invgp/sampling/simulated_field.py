@@ -11,7 +11,7 @@ from invgp.core.backend import Backend, to_numpy
 from invgp.core.field.field_inference import FieldInference
 from invgp.core.field.regression import KernelParameters, Modes, Regression, fit_regression
 from invgp.errors import RunsFailedError
-from invgp.latent_model.data_whitening import Whitening
+from invgp.latent_model.noise_density import Whitening
 from invgp.latent_model.prior_field import field_of
 from invgp.problem import Floats, Problem
 from invgp.sampling.simulated_sites import IMPOSSIBLE

@@ -158,7 +158,7 @@ class _Coordinates(NamedTuple):
         """Compute v (b, C, d) from x (b, C, d)."""
         return self.centre + x @ self.root
 
-    def whitened(self, v: Floats) -> Floats:
+    def standardise(self, v: Floats) -> Floats:
         """Compute x (b, C, d) from v (b, C, d)."""
         return np.asarray(np.linalg.solve(self.root.mT, (v - self.centre).mT).mT)
 
@@ -298,7 +298,7 @@ class _Sampler:
         leapfrogs = int(min(np.ceil(lengths / state.step[blocks]).max(), options.max_leapfrogs))
         steps = np.minimum(lengths / leapfrogs, state.step[blocks])
         density = _temper_surrogate(surrogate, coordinates, blocks, power)
-        x = coordinates.whitened(state.v[blocks])
+        x = coordinates.standardise(state.v[blocks])
         start = evaluate(density, x.reshape(b * C, d))
         momentum = self.rng.standard_normal((b * C, d))
         end, final = follow(density, start, momentum, np.repeat(steps, C)[:, None], leapfrogs, harmonic=True)

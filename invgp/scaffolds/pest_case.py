@@ -23,9 +23,8 @@ from invgp.adapters.templates import TemplateError
 from invgp.errors import ConfigError
 from invgp.scaffolds.pest_config_text import CaseConfig, Group, config_lines, points_table, quote_csv
 from invgp.scaffolds.pest_groups import ParameterGroups
-from invgp.scaffolds.pest_joint_prior import join_priors
 from invgp.scaffolds.pest_noise import noise_covariance, select_data
-from invgp.scaffolds.pest_priors import ParameterPrior, parameter_priors
+from invgp.scaffolds.pest_priors import ParameterPrior, join_priors, parameter_priors
 
 _RESULTS = re.compile(
     r"\.(rec|rei|res|sen|seo|par|parb|jco|jcb|jac|jst|mtt|rst|rmr|rns|rnj|rnu|svd|cnd|fpr|ofr|log|rmx|drf|pfm|ptr|pest)"

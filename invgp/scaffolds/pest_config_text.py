@@ -11,7 +11,7 @@ from pathlib import Path
 
 from invgp.adapters.pest.pilot_points import Point
 from invgp.adapters.pest.prior_information import PriorEquation
-from invgp.scaffolds.column_headers import identifier
+from invgp.scaffolds.column_roles import identifier
 from invgp.scaffolds.pest_priors import ParameterPrior
 
 OBSERVATION = "observation"

@@ -13,9 +13,9 @@ from invgp.adapters.pest.matrices import NamedCovariance
 from invgp.adapters.pest.pilot_points import Point
 from invgp.config.variable_names import OF_LATENTS, RESERVED
 from invgp.problem import Floats
-from invgp.scaffolds.column_headers import identifier
+from invgp.scaffolds.column_roles import identifier
 from invgp.scaffolds.pest_config_text import OBSERVATION, Group
-from invgp.scaffolds.pest_joint_prior import JointPrior, find_fault
+from invgp.scaffolds.pest_priors import JointPrior, find_fault
 
 SPACINGS = 3.0  # length-scale over the distance between pilot points, if no covariance gives it
 FEWEST_POINTS = 3  # of a field

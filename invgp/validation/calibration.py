@@ -23,8 +23,8 @@ from invgp.execution.run_directories import remove_run_directories
 from invgp.formatting import format_duration
 from invgp.problem import Problem
 from invgp.progress import SECONDS_BETWEEN_LINES
-from invgp.validation.calibration_summary import first_failure, summary
 from invgp.validation.calibration_trial import Ledgers, Trial, run_trial, with_serial_runs
+from invgp.validation.coverage import first_failure, summary
 
 logger = logging.getLogger("invgp")
 Task = tuple[Problem, Problem, int, int, Path, Ledgers | None]

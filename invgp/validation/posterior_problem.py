@@ -14,9 +14,9 @@ from invgp.config import load
 from invgp.config.toml_document import read_text
 from invgp.errors import ArgumentError, ConfigError
 from invgp.formatting import join_names
+from invgp.posterior.contents import field_names
 from invgp.posterior.coordinates import coordinate_order
 from invgp.posterior.gaussian_processes import kernel_from_attributes
-from invgp.posterior.latent_names import field_names
 
 if TYPE_CHECKING:
     import xarray as xr

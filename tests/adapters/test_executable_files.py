@@ -45,7 +45,7 @@ int main(void) {
 
 
 @pytest.fixture
-def compiled(tmp_path: Path) -> ExecutableModel:
+def compiled_adapter(tmp_path: Path) -> ExecutableModel:
     (tmp_path / "program.c").write_text(C_PROGRAM)
     subprocess.run(["cc", "-o", str(tmp_path / "program"), str(tmp_path / "program.c")], check=True)
     (tmp_path / "speed.txt").write_text("speed={speed:.17g}\n")
@@ -70,9 +70,9 @@ def compiled(tmp_path: Path) -> ExecutableModel:
     )
 
 
-def test_that_a_c_program_with_files_of_all_kinds_conforms(compiled: ExecutableModel, tmp_path: Path) -> None:
-    check_forward_model(compiled, VALUES, tmp_path / "runs")
-    got = run(compiled, tmp_path, VALUES)
+def test_that_a_c_program_with_files_of_all_kinds_conforms(compiled_adapter: ExecutableModel, tmp_path: Path) -> None:
+    check_forward_model(compiled_adapter, VALUES, tmp_path / "runs")
+    got = run(compiled_adapter, tmp_path, VALUES)
     expected = np.stack([VALUES[:, 0], *(2.0 * VALUES[:, 1:] / VALUES[:, :1]).T], axis=1)
     np.testing.assert_allclose(got.outputs, expected, rtol=1e-15)
     assert (tmp_path / "data" / "scale.txt").read_text() == "2.0"

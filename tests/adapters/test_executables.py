@@ -47,7 +47,7 @@ int main(void) {
 
 
 @pytest.fixture(scope="session")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def program_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("compiled")
     (folder / "simulator.c").write_text(C_SIMULATOR)
     subprocess.run(["cc", "-o", str(folder / "simulator"), str(folder / "simulator.c"), "-lm"], check=True)
@@ -69,8 +69,8 @@ def compiled_model(folder: Path, **settings: Any) -> ExecutableModel:
     )
 
 
-def test_that_a_compiled_program_conforms(compiled: Path, tmp_path: Path) -> None:
-    check_forward_model(compiled_model(compiled, timeout=20.0), VALUES, tmp_path)
+def test_that_a_compiled_program_conforms(program_folder: Path, tmp_path: Path) -> None:
+    check_forward_model(compiled_model(program_folder, timeout=20.0), VALUES, tmp_path)
 
 
 def test_that_a_program_by_arguments_and_standard_output_conforms(program: MakeProgram, tmp_path: Path) -> None:
@@ -78,15 +78,15 @@ def test_that_a_program_by_arguments_and_standard_output_conforms(program: MakeP
     check_forward_model(model, np.array([[1.5], [2.5], [3.0]]), tmp_path / "runs")
 
 
-def test_that_numbers_go_in_and_come_out_exactly(compiled: Path, tmp_path: Path) -> None:
+def test_that_numbers_go_in_and_come_out_exactly(program_folder: Path, tmp_path: Path) -> None:
     values = np.random.default_rng(1).lognormal(size=(20, 3))
-    got = run(compiled_model(compiled), tmp_path, values)
+    got = run(compiled_model(program_folder), tmp_path, values)
     np.testing.assert_array_equal(got.outputs, values[:, 1:] / values[:, :1])
     assert list((tmp_path / "runs" / "batch").iterdir()) == []
 
 
-def test_that_a_program_in_parallel_gives_the_same(compiled: Path, tmp_path: Path) -> None:
-    model = compiled_model(compiled)
+def test_that_a_program_in_parallel_gives_the_same(program_folder: Path, tmp_path: Path) -> None:
+    model = compiled_model(program_folder)
     context = RunContext(["a", "b", "c"], tmp_path)
     parts = joblib.Parallel(n_jobs=2, backend="loky")(
         joblib.delayed(model.evaluate)(VALUES[i : i + 1], context.rows(i, i + 1)) for i in range(3)
@@ -213,11 +213,11 @@ def test_that_a_run_directory_that_cannot_be_made_is_reported(program: MakeProgr
     assert re.match(r"run r1: could not be started: .*Not a directory.*; directory: ", got.messages[1])
 
 
-def test_that_a_full_disk_is_reported(compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_that_a_full_disk_is_reported(program_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def raise_no_space(self: Path, data: bytes) -> int:
         raise OSError(28, "No space left on device")
 
-    model = compiled_model(compiled)
+    model = compiled_model(program_folder)
     monkeypatch.setattr(Path, "write_bytes", raise_no_space)
     got = run(model, tmp_path, VALUES)
     assert got.status == (Status.NOT_STARTED,) * 3
@@ -354,9 +354,9 @@ def test_that_threads_and_environment_reach_the_program(program: MakeProgram, tm
     ],
 )
 def test_that_settings_that_cannot_work_are_reported(
-    settings: Any, sentence: str, compiled: Path, tmp_path: Path
+    settings: Any, sentence: str, program_folder: Path, tmp_path: Path
 ) -> None:
-    shutil.copytree(compiled, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(program_folder, tmp_path, dirs_exist_ok=True)
     (tmp_path / "sub").mkdir()
     (tmp_path / "bin").write_bytes(b"\xff\xfe")
     (tmp_path / "bad").write_text("{speed}\n{x}")
@@ -365,24 +365,24 @@ def test_that_settings_that_cannot_work_are_reported(
 
 
 def test_that_a_program_is_found_on_the_path_or_from_the_current_directory(
-    compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", str(compiled), prepend=os.pathsep)
-    assert run(compiled_model(compiled, command=("simulator",)), tmp_path, VALUES).ok.all()
-    monkeypatch.chdir(compiled)
-    assert run(compiled_model(compiled, search_path=None), tmp_path, VALUES).ok.all()
-    assert run(compiled_model(Path("..") / compiled.name), tmp_path, VALUES).ok.all()
+    monkeypatch.setenv("PATH", str(program_folder), prepend=os.pathsep)
+    assert run(compiled_model(program_folder, command=("simulator",)), tmp_path, VALUES).ok.all()
+    monkeypatch.chdir(program_folder)
+    assert run(compiled_model(program_folder, search_path=None), tmp_path, VALUES).ok.all()
+    assert run(compiled_model(Path("..") / program_folder.name), tmp_path, VALUES).ok.all()
 
 
 def test_that_a_relative_directory_for_runs_will_do(
-    compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert compiled_model(compiled).evaluate(VALUES, RunContext(["a", "b", "c"], Path("runs"))).ok.all()
+    assert compiled_model(program_folder).evaluate(VALUES, RunContext(["a", "b", "c"], Path("runs"))).ok.all()
 
 
-def test_that_the_digest_sees_all_that_decides_the_outputs(compiled: Path, tmp_path: Path) -> None:
-    shutil.copytree(compiled, tmp_path, dirs_exist_ok=True)
+def test_that_the_digest_sees_all_that_decides_the_outputs(program_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(program_folder, tmp_path, dirs_exist_ok=True)
     data = tmp_path / "data.txt"
     data.write_text("1")
     digests = [
@@ -404,9 +404,9 @@ def test_that_the_digest_sees_all_that_decides_the_outputs(compiled: Path, tmp_p
     assert len(set(digests)) == len(digests)
 
 
-def test_that_the_digest_travels_with_the_files_and_ignores_the_timeout(compiled: Path, tmp_path: Path) -> None:
-    shutil.copytree(compiled, tmp_path, dirs_exist_ok=True)
-    model = compiled_model(compiled)
+def test_that_the_digest_travels_with_the_files_and_ignores_the_timeout(program_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(program_folder, tmp_path, dirs_exist_ok=True)
+    model = compiled_model(program_folder)
     assert compiled_model(tmp_path, timeout=5.0).digest == model.digest
     assert pickle.loads(pickle.dumps(model)).digest == model.digest
     assert (model.name, model.rows_per_task) == ("simulator", 1)

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from invgp.adapters import PestTemplate, Quantity, TemplateError
 from invgp.adapters.pest.instructions import InstructionError, Instructions
-from invgp.adapters.pest.numbers import fit_number
-from invgp.adapters.pest.pest_template import Parameter
+from invgp.adapters.pest.pest_template import Parameter, fit_number
 
 DEPTH = Quantity("depth", "m", (1, 2))
 FINITE = st.floats(allow_nan=False, allow_infinity=False)

@@ -17,7 +17,7 @@ from invgp.errors import ConfigError
 
 
 @pytest.fixture(scope="module")
-def inverted():
+def inverted_problem():
     problem = linear_problem(posterior="sampled")
     mean, covariance = data_moments(problem)
     y = np.random.default_rng(5).multivariate_normal(mean, covariance).reshape(15, 2)
@@ -45,8 +45,8 @@ def exact_scores(problem, groups):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["site", "block"])
-def test_that_scores_of_a_linear_problem_are_exact(inverted, by):
-    problem, posterior = inverted
+def test_that_scores_of_a_linear_problem_are_exact(inverted_problem, by):
+    problem, posterior = inverted_problem
     found = invgp.crossvalidate(posterior, by=by, blocks=4, config=problem)
     score, pit = exact_scores(problem, site_groups(problem, by, 4))
     error = np.abs(found["held_out_log_score"].values - score)
@@ -86,8 +86,8 @@ def test_that_the_command_does_not_run_the_simulator(tmp_path):
     assert "--by: must be 'site' or 'block', since the problem has one source" in failed.stderr
 
 
-def test_that_blocks_are_neighbours(inverted):
-    problem, _ = inverted
+def test_that_blocks_are_neighbours(inverted_problem):
+    problem, _ = inverted_problem
     groups = site_groups(problem, "block", 3)
     assert set(groups) == {0, 1, 2}
     with pytest.raises(ConfigError, match=r"^blocks: must be between 2 and 15, the sites with data, was 99$"):

@@ -11,7 +11,7 @@ from helpers.linear_evidence import exact_evidence, product_problem
 from helpers.problems import linear_problem
 from invgp.answers.emulated_problem import emulate, runs_of
 from invgp.answers.evidence import BOUND, EMULATED, PLUGGED_IN, STORED, ModelEvidence, describe_factor, weigh_models
-from invgp.core.sampling.bridge import Evidence, bridge_evidence
+from invgp.core.sampling.statistics import Evidence, bridge_evidence
 from invgp.errors import ConfigError
 from invgp.inference.emulated_posterior import SamplingOptions
 from invgp.inference.hamiltonian_draws import draw_by_hamiltonian

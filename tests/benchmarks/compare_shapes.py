@@ -16,7 +16,7 @@ from shape_fields import FIELDS
 from shape_problems import CASES
 
 import invgp
-from invgp.cli.comparison_table import print_comparison
+from invgp.cli.compare import print_comparison
 
 PROBLEMS = CASES | FIELDS
 

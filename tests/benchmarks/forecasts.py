@@ -21,8 +21,7 @@ from shape_fields import FIELDS
 from shape_problems import CASES, SEPARATE, Case, Unknown
 
 import invgp
-from invgp.inference.expected_cost import expected_cost
-from invgp.inference.pilot import pilot_size, run_pilot
+from invgp.inference.pilot import expected_cost, pilot_size, run_pilot
 
 SMALL = ("saturating-flow", "product-10-short", "square-line", "cubic")
 HEADER = f"{'problem':24s} {'seed':>4s} {'alone':>7s} {'made':>6s} {'pilot':>7s} {'used':>7s} {'ratio':>6s}  status"

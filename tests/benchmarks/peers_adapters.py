@@ -81,13 +81,13 @@ def client(python: Path, url: str, values: np.ndarray, folder: Path) -> Iterator
     command = [python, SIDE, "ask", url, folder / "values.npy", folder / "outputs.npy"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
 
-        def timed(values: np.ndarray) -> float:
+        def time_rows(values: np.ndarray) -> float:
             print("go", file=process.stdin, flush=True)
             return float(json.loads(process.stdout.readline())["seconds"])
 
         process.stdout.readline()
         try:
-            yield timed
+            yield time_rows
         finally:
             process.stdin.close()
 
@@ -96,14 +96,14 @@ def adapter(model: ForwardModel, folder: Path, ledger: Path | None = None) -> Wa
     """One of ours, with a new ledger for each time if there is to be one."""
     times = iter(range(1000))
 
-    def timed(values: np.ndarray) -> float:
+    def time_rows(values: np.ndarray) -> float:
         context = RunContext([f"run-{i}" for i in range(len(values))], folder / "runs")
         if ledger is None:
             return seconds(lambda: evaluate(model, values, context))
         with Ledger(ledger.with_suffix(f".{next(times)}.sqlite")) as kept:
             return seconds(lambda: evaluate(model, values, context, recorder=kept.open_recorder(model)))
 
-    return timed
+    return time_rows
 
 
 def ways(python: Path, folder: Path, values: np.ndarray, stack: ExitStack) -> dict[str, Way]:

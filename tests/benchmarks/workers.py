@@ -23,8 +23,8 @@ from workload import seconds
 from invgp.adapters import ExecutableModel, Quantity, RunContext
 from invgp.execution.evaluate import evaluate
 from invgp.execution.pools import Pool, open_pool
+from invgp.execution.pools.pool import Threads
 from invgp.execution.pools.worker_processes import Processes
-from invgp.execution.pools.worker_threads import Threads
 from invgp.problem import InferenceSettings
 
 BACKENDS = ("loky", "threading", "dask")

@@ -61,7 +61,7 @@ class Project:
         about = f"{self.kind}, {self.pool}, {what}, {self.folder}"
         if not finish(process, PATIENCE):
             self.tally.add("hangs", f"{about}: {self.printed[-2000:]}")
-        if has_traceback(self.printed):
+        if has_traceback(self.output):
             self.tally.add("tracebacks", f"{about}: {self.printed[-2000:]}")
         self.tally.add("left", f"{about}: {(found := left_with(self.mark))}", len(found))
         lost = self.known - recorded_inputs(self.folder)
@@ -70,7 +70,7 @@ class Project:
         self.tally.add("repeated", f"{about}: {again}", len(again))
 
     @property
-    def printed(self) -> str:
+    def output(self) -> str:
         log = self.folder / "log"
         return log.read_text(errors="replace") if log.exists() else ""
 

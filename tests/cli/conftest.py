@@ -17,7 +17,7 @@ def invgp_here() -> Command:
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     """The folder of an inverted survey, and the output of the command. Tests must not change the folder."""
     directory = tmp_path_factory.mktemp("finished")
     write_files(directory)

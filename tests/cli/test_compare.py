@@ -75,9 +75,9 @@ def test_that_draws_and_diagnostics_are_in_the_file(
 
 @pytest.mark.slow
 def test_that_few_runs_give_a_warning_or_a_message_and_more_converge(
-    finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+    finished_run: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    folder = shutil.copytree(finished[0], tmp_path / "survey")
+    folder = shutil.copytree(finished_run[0], tmp_path / "survey")
     command = ("compare", "posterior.nc", "--chains", "32", "--runs")
     none = run_in_process(*command, "1000", cwd=folder)
     assert none.returncode == 2
@@ -164,8 +164,10 @@ MISTAKES = [
 
 
 @pytest.fixture(scope="module")
-def folder(finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = shutil.copytree(finished[0], tmp_path_factory.mktemp("mistakes") / "survey")
+def folder(
+    finished_run: tuple[Path, subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    folder = shutil.copytree(finished_run[0], tmp_path_factory.mktemp("mistakes") / "survey")
     write_files(folder)
     (folder / "was_called").unlink(missing_ok=True)
     (folder / "other.toml").write_text(CONFIG.replace("depth", "thickness").replace("model:time", "other:time"))

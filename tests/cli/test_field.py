@@ -71,7 +71,7 @@ def anomaly(depth, contrast, easting, northing):
 
 
 @pytest.fixture(scope="module")
-def inverted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def field_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a config and its posterior."""
     folder = tmp_path_factory.mktemp("field")
     rng = np.random.default_rng(0)
@@ -87,39 +87,39 @@ def inverted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_that_a_map_at_the_nodes_is_the_posterior(inverted: Path, invgp_here: Command, tmp_path: Path) -> None:
+def test_that_a_map_at_the_nodes_is_the_posterior(field_folder: Path, invgp_here: Command, tmp_path: Path) -> None:
     grid = "easting=0:100:10,northing=0:60:10"
-    done = invgp_here("predict", "posterior.nc", "--grid", grid, "-o", tmp_path / "map.nc", cwd=inverted)
+    done = invgp_here("predict", "posterior.nc", "--grid", grid, "-o", tmp_path / "map.nc", cwd=field_folder)
     assert done.returncode == 0, done.stderr
-    posterior, found = netcdf.read(inverted / "posterior.nc"), netcdf.read(tmp_path / "map.nc")
+    posterior, found = netcdf.read(field_folder / "posterior.nc"), netcdf.read(tmp_path / "map.nc")
     for name in ("depth", "depth_std", "contrast", "contrast_std", "depth_information"):
         on_nodes = found[name].transpose("northing", "easting").values.ravel()
         scale = posterior[f"{name.split('_')[0]}_std"].values  # both come from draws, of other random numbers
         np.testing.assert_array_less(np.abs(on_nodes - posterior[name].values) / scale, 0.03, err_msg=name)
-    assert complaints(inverted / "posterior.nc") == []
+    assert complaints(field_folder / "posterior.nc") == []
     assert complaints(tmp_path / "map.nc") == []
 
 
-def test_that_a_table_has_one_row_per_node(inverted: Path, invgp_here: Command, tmp_path: Path) -> None:
-    done = invgp_here("export", "posterior.nc", "--format", "csv", "-o", tmp_path / "nodes.csv", cwd=inverted)
+def test_that_a_table_has_one_row_per_node(field_folder: Path, invgp_here: Command, tmp_path: Path) -> None:
+    done = invgp_here("export", "posterior.nc", "--format", "csv", "-o", tmp_path / "nodes.csv", cwd=field_folder)
     assert done.returncode == 0, done.stderr
     table = pd.read_csv(tmp_path / "nodes.csv").rename(columns=lambda name: name.partition(" (")[0])
-    posterior = netcdf.read(inverted / "posterior.nc")
+    posterior = netcdf.read(field_folder / "posterior.nc")
     for name in ("easting", "northing", "depth", "depth_std"):
         np.testing.assert_allclose(table[name], posterior[name].values, rtol=1e-6)
 
 
 @pytest.mark.slow
-def test_that_all_figures_are_drawn(inverted: Path, invgp_here: Command, tmp_path: Path) -> None:
-    done = invgp_here("plot", "posterior.nc", "--kind", "all", "-o", tmp_path / "figure.png", cwd=inverted)
+def test_that_all_figures_are_drawn(field_folder: Path, invgp_here: Command, tmp_path: Path) -> None:
+    done = invgp_here("plot", "posterior.nc", "--kind", "all", "-o", tmp_path / "figure.png", cwd=field_folder)
     assert done.returncode == 0, done.stderr
     drawn = {path.stem.removeprefix("figure") for path in tmp_path.glob("*.png")}
     assert drawn == {"", "_fit", "_correlation", "_draws", "_convergence"}
 
 
 @pytest.mark.slow
-def test_that_the_report_is_of_nodes(inverted: Path, invgp_here: Command, tmp_path: Path) -> None:
-    done = invgp_here("report", "posterior.nc", "-o", tmp_path / "page.html", cwd=inverted)
+def test_that_the_report_is_of_nodes(field_folder: Path, invgp_here: Command, tmp_path: Path) -> None:
+    done = invgp_here("report", "posterior.nc", "-o", tmp_path / "page.html", cwd=field_folder)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "on 77 nodes, from 40 observations" in page

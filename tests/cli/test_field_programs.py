@@ -87,7 +87,7 @@ def posterior(folder: Path) -> xr.Dataset:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
+def reference_posterior(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
     folder = survey(tmp_path_factory.mktemp("field") / "undisturbed")
     done = run_in_process("run", "survey.toml", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -98,7 +98,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_that_a_killed_inversion_resumes_bit_identically(undisturbed: xr.Dataset, workers: str, tmp_path: Path) -> None:
+def test_that_a_killed_inversion_resumes_bit_identically(
+    reference_posterior: xr.Dataset, workers: str, tmp_path: Path
+) -> None:
     folder = survey(tmp_path / "killed")
     for runs in (5, 20):
         with start_command("run", "survey.toml", "--workers", workers, cwd=folder) as (process, _):
@@ -110,12 +112,12 @@ def test_that_a_killed_inversion_resumes_bit_identically(undisturbed: xr.Dataset
             process.communicate(timeout=PATIENCE)
     done = run_in_process("run", "survey.toml", cwd=folder)
     assert done.returncode == 0, done.stderr
-    xr.testing.assert_identical(posterior(folder), undisturbed)
+    xr.testing.assert_identical(posterior(folder), reference_posterior)
     # Of each kill, the run under way of each worker, and one that was not handed over yet, are made again.
-    assert count_started(folder) <= undisturbed.attrs["invgp_runs"] + 2 * 2 * int(workers)
+    assert count_started(folder) <= reference_posterior.attrs["invgp_runs"] + 2 * 2 * int(workers)
 
 
-def test_that_runs_with_missing_outputs_are_used(undisturbed: xr.Dataset, tmp_path: Path) -> None:
+def test_that_runs_with_missing_outputs_are_used(reference_posterior: xr.Dataset, tmp_path: Path) -> None:
     lacking = f'(depth[1] > 21 && i == 3) ? "nan" : {MEAN}'
     folder = survey(tmp_path / "partial", lacking, forward="partial = true")
     done = run_in_process("run", "survey.toml", cwd=folder)
@@ -123,8 +125,8 @@ def test_that_runs_with_missing_outputs_are_used(undisturbed: xr.Dataset, tmp_pa
     found = posterior(folder)
     assert found.attrs["invgp_runs_failed"] == 0
     assert "gave only some of their outputs" in found.attrs["invgp_diagnostics"]
-    np.testing.assert_allclose(found["depth"], undisturbed["depth"], atol=0.05)
-    np.testing.assert_allclose(found["depth_std"], undisturbed["depth_std"], rtol=0.05)
+    np.testing.assert_allclose(found["depth"], reference_posterior["depth"], atol=0.05)
+    np.testing.assert_allclose(found["depth_std"], reference_posterior["depth_std"], rtol=0.05)
 
 
 def test_that_an_output_missing_in_all_runs_is_reported(tmp_path: Path) -> None:
@@ -146,7 +148,7 @@ def test_that_a_table_with_too_few_rows_is_reported(tmp_path: Path) -> None:
     assert "6" in done.stderr
 
 
-def test_that_some_failures_are_left_out_and_the_budget_holds(undisturbed: xr.Dataset, tmp_path: Path) -> None:
+def test_that_some_failures_are_left_out_and_the_budget_holds(reference_posterior: xr.Dataset, tmp_path: Path) -> None:
     failing = f'(depth[1] > 26) ? "nan" : {MEAN}'
     folder = survey(tmp_path / "failing", failing, inference="max_runs = 30\nmax_failed_share = 0.3")
     done = run_in_process("run", "survey.toml", cwd=folder)
@@ -154,4 +156,4 @@ def test_that_some_failures_are_left_out_and_the_budget_holds(undisturbed: xr.Da
     found = posterior(folder)
     assert found.attrs["invgp_runs_failed"] > 0
     assert count_started(folder) <= 30
-    np.testing.assert_allclose(found["depth"], undisturbed["depth"], atol=0.2)
+    np.testing.assert_allclose(found["depth"], reference_posterior["depth"], atol=0.2)

@@ -13,7 +13,7 @@ import invgp
 from helpers.command_line import Command
 from helpers.scaffold_data import FILES, SCAFFOLDS
 from invgp.scaffolds import KINDS
-from invgp.scaffolds.column_headers import Header, parse_header
+from invgp.scaffolds.column_roles import Header, parse_header
 
 COLUMNS = "Station,x (m),y (m),elev_m,Zeit 1 (ms),Zeit 2 (ms),zeit_err_1,zeit_sd_2,rho_ohm_m,remark\n"
 ROWS = "A,0,2,30,100,200,1,2,50,ok\nB,300,2,31,110,,1,,55,\nC,600,20,33,120,240,1,2,60,wet\n"

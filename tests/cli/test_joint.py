@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 from helpers.command_line import Command
-from invgp.posterior.source_summary import sites_of_observation, summarise_sources
+from invgp.posterior.contents import sites_of_observation, summarise_sources
 from invgp.scaffolds import read_template, write_project
 
 MORE = """

@@ -80,9 +80,9 @@ def test_that_a_missing_device_is_exit_code_4(invgp_here: Command, directory: Pa
 
 
 def test_that_a_figure_of_another_kind_is_refused(
-    finished: tuple[Path, subprocess.CompletedProcess[str]], invgp_here: Command, tmp_path: Path
+    finished_run: tuple[Path, subprocess.CompletedProcess[str]], invgp_here: Command, tmp_path: Path
 ) -> None:
-    result = invgp_here("plot", finished[0] / "posterior.nc", "-o", "line.txt", cwd=tmp_path)
+    result = invgp_here("plot", finished_run[0] / "posterior.nc", "-o", "line.txt", cwd=tmp_path)
     assert result.returncode == 2
     assert ".txt" in result.stderr
     assert "Traceback" not in result.stderr

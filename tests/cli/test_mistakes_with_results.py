@@ -52,10 +52,10 @@ MISTAKES = {
 
 
 @pytest.fixture(scope="module")
-def folder(finished: Finished, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(finished_run: Finished, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
     for name in ("survey.toml", "sites.csv", "model.py", "posterior.nc"):
-        shutil.copy(finished[0] / name, folder)
+        shutil.copy(finished_run[0] / name, folder)
     with xr.open_dataset(folder / "posterior.nc") as posterior:
         posterior.assign_attrs(invgp_calibration="of some config").to_netcdf(folder / "calibration.nc")
     return folder

@@ -14,8 +14,10 @@ from helpers.command_line import Command
 Finished = tuple[Path, subprocess.CompletedProcess[str]]
 
 
-def test_that_all_figures_of_a_posterior_are_written(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
-    result = invgp_here("plot", finished[0] / "posterior.nc", "--kind", "all", "-o", "line.svg", cwd=tmp_path)
+def test_that_all_figures_of_a_posterior_are_written(
+    finished_run: Finished, invgp_here: Command, tmp_path: Path
+) -> None:
+    result = invgp_here("plot", finished_run[0] / "posterior.nc", "--kind", "all", "-o", "line.svg", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     names = ["line.svg", "line_fit.svg", "line_draws.svg", "line_convergence.svg"]  # one latent has no correlation
     assert result.stdout.split() == names
@@ -23,10 +25,10 @@ def test_that_all_figures_of_a_posterior_are_written(finished: Finished, invgp_h
 
 
 def test_that_a_figure_has_the_requested_size_and_resolution(
-    finished: Finished, invgp_here: Command, tmp_path: Path
+    finished_run: Finished, invgp_here: Command, tmp_path: Path
 ) -> None:
     arguments = ("--kind", "convergence", "--size", "12.7", "7.62", "--dpi", "100", "-o", "bound.png")
-    result = invgp_here("plot", finished[0] / "posterior.nc", *arguments, cwd=tmp_path)
+    result = invgp_here("plot", finished_run[0] / "posterior.nc", *arguments, cwd=tmp_path)
     assert result.stdout.split() == ["bound.png"], result.stderr
     with Image.open(tmp_path / "bound.png") as image:
         assert image.size == (500, 300)
@@ -50,22 +52,22 @@ def test_that_a_figure_has_the_requested_size_and_resolution(
     ],
 )
 def test_that_a_mistake_is_reported_in_one_sentence(
-    arguments: list[str], sentence: str, finished: Finished, invgp_here: Command, tmp_path: Path
+    arguments: list[str], sentence: str, finished_run: Finished, invgp_here: Command, tmp_path: Path
 ) -> None:
-    result = invgp_here("plot", finished[0] / "posterior.nc", *arguments, cwd=tmp_path)
+    result = invgp_here("plot", finished_run[0] / "posterior.nc", *arguments, cwd=tmp_path)
     assert result.stderr.strip() == sentence
     assert result.returncode == 2
     assert not [path for path in tmp_path.iterdir() if path.is_file()]
 
 
-def test_that_a_variable_without_limits_is_named(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
-    result = invgp_here("plot", finished[0] / "posterior.nc", "--limits", "deepth", "0", "1", cwd=tmp_path)
+def test_that_a_variable_without_limits_is_named(finished_run: Finished, invgp_here: Command, tmp_path: Path) -> None:
+    result = invgp_here("plot", finished_run[0] / "posterior.nc", "--limits", "deepth", "0", "1", cwd=tmp_path)
     assert "must be of one of depth, depth_std, depth_difference, depth_information, was 'deepth'" in result.stderr
 
 
 @pytest.mark.slow
-def test_that_a_report_is_written(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
-    result = invgp_here("report", finished[0] / "posterior.nc", "-o", "new/line.html", cwd=tmp_path)
+def test_that_a_report_is_written(finished_run: Finished, invgp_here: Command, tmp_path: Path) -> None:
+    result = invgp_here("report", finished_run[0] / "posterior.nc", "-o", "new/line.html", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == ["new/line.html"]
     page = (tmp_path / "new" / "line.html").read_text(encoding="utf-8")
@@ -73,8 +75,8 @@ def test_that_a_report_is_written(finished: Finished, invgp_here: Command, tmp_p
     assert "invgp run survey.toml --seed 3 -o posterior.nc" in page
 
 
-def test_that_a_report_of_nothing_is_refused(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
-    posterior = finished[0] / "posterior.nc"
+def test_that_a_report_of_nothing_is_refused(finished_run: Finished, invgp_here: Command, tmp_path: Path) -> None:
+    posterior = finished_run[0] / "posterior.nc"
     wrong = invgp_here("report", posterior, "-o", "line.pdf", cwd=tmp_path)
     assert wrong.stderr.strip() == "invgp: --output: must end in .html, was 'line.pdf'"
     missing = invgp_here("report", "none.nc", cwd=tmp_path)
@@ -86,9 +88,11 @@ def test_that_a_report_of_nothing_is_refused(finished: Finished, invgp_here: Com
 
 
 @pytest.mark.slow
-def test_that_few_runs_are_drawn_of_fields_alone(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
-    reported = invgp_here("plot", finished[0] / "posterior.nc", "--show", "few-runs", "-o", "line.png", cwd=tmp_path)
+def test_that_few_runs_are_drawn_of_fields_alone(finished_run: Finished, invgp_here: Command, tmp_path: Path) -> None:
+    reported = invgp_here(
+        "plot", finished_run[0] / "posterior.nc", "--show", "few-runs", "-o", "line.png", cwd=tmp_path
+    )
     assert reported.returncode == 2
     assert "--show: must not be 'few-runs' here: only the posterior of a field model has it" in reported.stderr
-    done = invgp_here("plot", finished[0] / "posterior.nc", "--show", "all", "-o", "line.png", cwd=tmp_path)
+    done = invgp_here("plot", finished_run[0] / "posterior.nc", "--show", "all", "-o", "line.png", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

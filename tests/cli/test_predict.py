@@ -13,8 +13,10 @@ from helpers.command_line import Command
 Finished = tuple[Path, subprocess.CompletedProcess[str]]
 
 
-def test_that_predict_writes_a_map_and_prints_its_path(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
-    posterior, output = finished[0] / "posterior.nc", tmp_path / "line.nc"
+def test_that_predict_writes_a_map_and_prints_its_path(
+    finished_run: Finished, invgp_here: Command, tmp_path: Path
+) -> None:
+    posterior, output = finished_run[0] / "posterior.nc", tmp_path / "line.nc"
     result = invgp_here("predict", posterior, "--grid", "100", "--draws", "3", "-o", output, cwd=tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == f"{output}: depth at 21 points; 3 draws (exact)\n"
@@ -28,20 +30,20 @@ def test_that_predict_writes_a_map_and_prints_its_path(finished: Finished, invgp
         assert line["depth_std"].sel(position=200) > line["depth_std"].sel(position=400)
 
 
-def test_that_a_map_may_do_without_quantiles(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
+def test_that_a_map_may_do_without_quantiles(finished_run: Finished, invgp_here: Command, tmp_path: Path) -> None:
     arguments = ("--grid", "500", "--quantiles", "none", "-o", tmp_path / "line.nc")
-    assert invgp_here("predict", finished[0] / "posterior.nc", *arguments, cwd=tmp_path).returncode == 0
+    assert invgp_here("predict", finished_run[0] / "posterior.nc", *arguments, cwd=tmp_path).returncode == 0
     with xr.open_dataset(tmp_path / "line.nc") as line:
         assert "depth_std" in line
         assert "quantile" not in line.variables
         assert "depth_quantile" not in line
 
 
-def test_that_the_same_seed_gives_the_same_draws(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
+def test_that_the_same_seed_gives_the_same_draws(finished_run: Finished, invgp_here: Command, tmp_path: Path) -> None:
     draws = []
     for number, seed in enumerate(("5", "5", "6")):
         arguments = ("--grid", "500", "--draws", "2", "--seed", seed, "-o", tmp_path / f"{number}.nc")
-        assert invgp_here("predict", finished[0] / "posterior.nc", *arguments, cwd=tmp_path).returncode == 0
+        assert invgp_here("predict", finished_run[0] / "posterior.nc", *arguments, cwd=tmp_path).returncode == 0
         with xr.open_dataset(tmp_path / f"{number}.nc") as line:
             draws.append(line["depth_sample"].values)
     np.testing.assert_array_equal(draws[0], draws[1])
@@ -71,18 +73,18 @@ def test_that_the_same_seed_gives_the_same_draws(finished: Finished, invgp_here:
     ],
 )
 def test_that_a_mistake_is_reported_in_one_sentence(
-    arguments: list[str], sentence: str, finished: Finished, invgp_here: Command, tmp_path: Path
+    arguments: list[str], sentence: str, finished_run: Finished, invgp_here: Command, tmp_path: Path
 ) -> None:
-    result = invgp_here("predict", finished[0] / "posterior.nc", *arguments, cwd=tmp_path)
+    result = invgp_here("predict", finished_run[0] / "posterior.nc", *arguments, cwd=tmp_path)
     assert result.returncode == 2
     assert result.stderr.startswith(f"invgp: {sentence}")
     assert result.stderr.count("\n") == 1
 
 
 def test_that_a_posterior_is_not_overwritten_by_its_own_map(
-    finished: Finished, invgp_here: Command, tmp_path: Path
+    finished_run: Finished, invgp_here: Command, tmp_path: Path
 ) -> None:
-    posterior = finished[0] / "posterior.nc"
+    posterior = finished_run[0] / "posterior.nc"
     for command in (["predict"], ["export", "--format", "arviz"]):
         result = invgp_here(*command, posterior, "-o", posterior, cwd=tmp_path)
         assert result.returncode == 2
@@ -90,10 +92,10 @@ def test_that_a_posterior_is_not_overwritten_by_its_own_map(
 
 
 def test_that_neither_survey_nor_another_posterior_is_overwritten(
-    finished: Finished, invgp_here: Command, tmp_path: Path
+    finished_run: Finished, invgp_here: Command, tmp_path: Path
 ) -> None:
-    posterior, survey = finished[0] / "posterior.nc", tmp_path / "kept.csv"
-    shutil.copy(finished[0] / "sites.csv", survey)
+    posterior, survey = finished_run[0] / "posterior.nc", tmp_path / "kept.csv"
+    shutil.copy(finished_run[0] / "sites.csv", survey)
     before = survey.read_bytes()
     result = invgp_here("export", posterior, "--format", "csv", "-o", survey, cwd=tmp_path)
     assert (result.returncode, survey.read_bytes()) == (2, before)
@@ -105,17 +107,17 @@ def test_that_neither_survey_nor_another_posterior_is_overwritten(
     assert result.stderr.endswith("which is a posterior\n")
 
 
-def test_that_invalid_expressions_are_reported(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
+def test_that_invalid_expressions_are_reported(finished_run: Finished, invgp_here: Command, tmp_path: Path) -> None:
     derive = ("--derive", 'x = log((depth - quantity(5000, "m")) / quantity(1, "m"))')
-    result = invgp_here("predict", finished[0] / "posterior.nc", *derive, "-o", "map.nc", cwd=tmp_path)
+    result = invgp_here("predict", finished_run[0] / "posterior.nc", *derive, "-o", "map.nc", cwd=tmp_path)
     assert result.returncode == 0
     assert result.stderr.startswith("invgp: warning: x is not a number at some points")
     assert result.stderr.count("\n") == 1
 
 
-def test_that_export_names_the_files_that_it_wrote(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
+def test_that_export_names_the_files_that_it_wrote(finished_run: Finished, invgp_here: Command, tmp_path: Path) -> None:
     result = invgp_here(
-        "export", finished[0] / "posterior.nc", "--format", "aseg-gdf2", "-o", tmp_path / "line.dfn", cwd=tmp_path
+        "export", finished_run[0] / "posterior.nc", "--format", "aseg-gdf2", "-o", tmp_path / "line.dfn", cwd=tmp_path
     )
     assert result.returncode == 0
     assert result.stdout.split() == [str(tmp_path / "line.dfn"), str(tmp_path / "line.dat")]

@@ -54,7 +54,7 @@ def posterior(path: Path) -> xr.Dataset:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
+def reference_posterior(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
     directory = survey(tmp_path_factory.mktemp("undisturbed"))
     result = run_in_process("run", "survey.toml", cwd=directory)
     assert result.returncode == 0, result.stderr
@@ -78,7 +78,7 @@ def stop_after(runs: int, pause: float, workers: str, how: signal.Signals, direc
 
 @pytest.mark.parametrize(("workers", "how"), [("1", signal.SIGKILL), ("2", signal.SIGKILL), ("2", signal.SIGINT)])
 def test_that_a_stopped_inversion_continues_where_it_was(
-    workers: str, how: signal.Signals, undisturbed: xr.Dataset, tmp_path: Path
+    workers: str, how: signal.Signals, reference_posterior: xr.Dataset, tmp_path: Path
 ) -> None:
     directory = survey(tmp_path / "survey")
     moments = random.Random(f"{workers} {how.name}")
@@ -96,7 +96,7 @@ def test_that_a_stopped_inversion_continues_where_it_was(
     assert f"{RUNS} runs ({len(known)} from the ledger), 0 failed" in result.stdout
     assert known.isdisjoint(started_inputs(directory)[seen:])
     assert len(started_inputs(directory)) <= RUNS + STOPS * RERUN_BY_A_KILL * int(workers)
-    xr.testing.assert_identical(posterior(directory / "posterior.nc"), undisturbed)
+    xr.testing.assert_identical(posterior(directory / "posterior.nc"), reference_posterior)
 
 
 QUICK = f'echo "$1" >> "$(dirname "$0")/started"; sleep 0.02; {SIMULATOR}'
@@ -122,7 +122,7 @@ def test_that_twenty_kills_at_random_moments_change_nothing(tmp_path: Path) -> N
     began = time.monotonic()
     assert run_in_process("run", "survey.toml", cwd=survey(tmp_path / "undisturbed", body=QUICK)).returncode == 0
     whole = time.monotonic() - began  # s that an inversion takes on this machine, as busy as it is
-    undisturbed = posterior(tmp_path / "undisturbed" / "posterior.nc")
+    reference_posterior = posterior(tmp_path / "undisturbed" / "posterior.nc")
     cut_short = 0
     for number in range(KILLS // 2):
         directory = survey(tmp_path / f"survey{number}", body=QUICK)
@@ -136,7 +136,7 @@ def test_that_twenty_kills_at_random_moments_change_nothing(tmp_path: Path) -> N
         assert result.returncode == 0, result.stderr
         assert known.isdisjoint(started_inputs(directory)[seen:])
         assert len(started_inputs(directory)) <= RUNS + 2 * RERUN_BY_A_KILL
-        xr.testing.assert_identical(posterior(directory / "posterior.nc"), undisturbed)
+        xr.testing.assert_identical(posterior(directory / "posterior.nc"), reference_posterior)
     assert cut_short > 0
 
 
@@ -144,14 +144,16 @@ def share(name: str) -> list[str]:
     return ["run", "survey.toml", "-o", f"{name}.nc", "--ledger", LEDGER]
 
 
-def test_that_two_inversions_at_once_share_a_ledger_and_its_runs(undisturbed: xr.Dataset, tmp_path: Path) -> None:
+def test_that_two_inversions_at_once_share_a_ledger_and_its_runs(
+    reference_posterior: xr.Dataset, tmp_path: Path
+) -> None:
     directory = survey(tmp_path / "survey")
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(lambda name: invgp(*share(name), cwd=directory), ("one", "two")))
     for result in results:
         assert result.returncode == 0, result.stderr
     for name in ("one", "two"):
-        xr.testing.assert_identical(posterior(directory / f"{name}.nc"), undisturbed)
+        xr.testing.assert_identical(posterior(directory / f"{name}.nc"), reference_posterior)
     assert sorted(started_inputs(directory)) == sorted(recorded_inputs(directory))
     with Ledger(directory / LEDGER) as ledger:
         assert list(ledger.select("PRAGMA integrity_check")) == [("ok",)]
@@ -159,7 +161,7 @@ def test_that_two_inversions_at_once_share_a_ledger_and_its_runs(undisturbed: xr
 
 
 def test_that_one_of_two_inversions_that_is_killed_does_not_hold_up_the_other(
-    undisturbed: xr.Dataset, tmp_path: Path
+    reference_posterior: xr.Dataset, tmp_path: Path
 ) -> None:
     held = f'while [ ! -e "$(dirname "$0")/go" ]; do sleep 0.05; done; {SIMULATOR}'
     directory = survey(tmp_path / "survey", body=COUNTED.replace(SIMULATOR, held))
@@ -175,12 +177,12 @@ def test_that_one_of_two_inversions_that_is_killed_does_not_hold_up_the_other(
             os.killpg(first.pid, signal.SIGKILL)
             (directory / "go").touch()
             assert second.wait(PATIENCE) == 0
-    xr.testing.assert_identical(posterior(directory / "two.nc").drop_attrs(), undisturbed.drop_attrs())
+    xr.testing.assert_identical(posterior(directory / "two.nc").drop_attrs(), reference_posterior.drop_attrs())
     assert len(started_inputs(directory)) == RUNS + 1  # the one that was under way
 
 
 def test_that_an_inversion_continues_after_a_full_disk(
-    undisturbed: xr.Dataset, invgp_here: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    reference_posterior: xr.Dataset, invgp_here: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     directory = survey(tmp_path / "survey")
     with sqlite3.connect(directory / LEDGER) as small_pages:  # so that every few rows need a new one
@@ -203,7 +205,7 @@ def test_that_an_inversion_continues_after_a_full_disk(
     result = invgp_here("run", "survey.toml", cwd=directory)
     assert result.returncode == 0, result.stderr
     assert len(started_inputs(directory)) <= RUNS + 1
-    xr.testing.assert_identical(posterior(directory / "posterior.nc"), undisturbed)
+    xr.testing.assert_identical(posterior(directory / "posterior.nc"), reference_posterior)
 
 
 def test_that_failures_are_answered_as_failures(tmp_path: Path) -> None:

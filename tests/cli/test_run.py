@@ -32,8 +32,8 @@ Finished = tuple[Path, subprocess.CompletedProcess[str]]
 
 
 @pytest.mark.slow
-def test_that_run_writes_a_posterior_and_prints_its_path(finished: Finished) -> None:
-    directory, result = finished
+def test_that_run_writes_a_posterior_and_prints_its_path(finished_run: Finished) -> None:
+    directory, result = finished_run
     assert result.returncode == 0, result.stderr
     assert re.fullmatch(
         rf"{directory}/posterior\.nc: the draws have converged; ELBO [\d.]+ nats, [\d,]+ runs, 0 failed, [\d.]+ m?s"
@@ -49,8 +49,8 @@ def test_that_run_writes_a_posterior_and_prints_its_path(finished: Finished) -> 
     assert not (directory / "posterior.runs").exists()
 
 
-def test_that_log_lines_hold_bound_runs_rate_and_time_left(finished: Finished) -> None:
-    lines = finished[1].stderr.splitlines()
+def test_that_log_lines_hold_bound_runs_rate_and_time_left(finished_run: Finished) -> None:
+    lines = finished_run[1].stderr.splitlines()
     assert len(lines) > 2
     steps = []
     for i, line in enumerate(lines, start=1):
@@ -82,8 +82,8 @@ def test_that_log_lines_of_the_full_gaussian_count_its_evaluations(invgp_here: C
         assert posterior.attrs["invgp_emulator"] == "none"
 
 
-def test_that_every_variable_of_a_posterior_is_a_name_that_the_config_guards(finished: Finished) -> None:
-    with xr.open_dataset(finished[0] / "posterior.nc") as posterior:
+def test_that_every_variable_of_a_posterior_is_a_name_that_the_config_guards(finished_run: Finished) -> None:
+    with xr.open_dataset(finished_run[0] / "posterior.nc") as posterior:
         written = {str(name) for name in posterior.variables}
     derived = {"depth" + suffix for suffix in SUFFIXES["latents"]}
     derived |= {"time" + suffix for suffix in SUFFIXES["survey.observations"]}
@@ -99,24 +99,24 @@ def test_that_every_variable_of_a_posterior_is_a_name_that_the_config_guards(fin
     assert written == guarded - elsewhere
 
 
-def test_that_what_is_written_is_in_the_documentation(finished: Finished, root: Path) -> None:
+def test_that_what_is_written_is_in_the_documentation(finished_run: Finished, root: Path) -> None:
     page = (root / "docs" / "result.md").read_text(encoding="utf-8")
-    with xr.open_dataset(finished[0] / "posterior.nc") as posterior:
+    with xr.open_dataset(finished_run[0] / "posterior.nc") as posterior:
         names = {str(name) for name in posterior.data_vars} - {"elbo", "runs"}
         attributes = {name for name in posterior.attrs if name.startswith("invgp_")}
     assert [name for name in sorted(names | attributes) if f"`{name}`" not in page] == []
 
 
 @pytest.mark.slow
-def test_that_plot_draws_a_posterior(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
-    result = invgp_here("plot", finished[0] / "posterior.nc", "-o", "figures/line.svg", cwd=tmp_path)
+def test_that_plot_draws_a_posterior(finished_run: Finished, invgp_here: Command, tmp_path: Path) -> None:
+    result = invgp_here("plot", finished_run[0] / "posterior.nc", "-o", "figures/line.svg", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == ["figures/line.svg", "figures/line_fit.svg"]
     assert all((tmp_path / name).stat().st_size > 0 for name in result.stdout.split())
 
 
 @pytest.mark.slow
-def test_that_options_win_over_the_config(finished: Finished, tmp_path: Path) -> None:
+def test_that_options_win_over_the_config(finished_run: Finished, tmp_path: Path) -> None:
     config = write_files(tmp_path / "tmp")
     (tmp_path / "line.csv").write_text(SITES.replace("2000,0.51", "2000,0.61"))
     options = ["--data", "line.csv", "-o", "new/line.nc", "--seed", "7", "--workers", "2", "--device", "auto"]
@@ -124,7 +124,7 @@ def test_that_options_win_over_the_config(finished: Finished, tmp_path: Path) ->
     assert result.returncode == 0, result.stderr
     with (
         xr.open_dataset(tmp_path / "new/line.nc") as changed,
-        xr.open_dataset(finished[0] / "posterior.nc") as plain,
+        xr.open_dataset(finished_run[0] / "posterior.nc") as plain,
     ):
         assert (changed.attrs["invgp_seed"], plain.attrs["invgp_seed"]) == (7, 3)
         assert (float(changed["time_observed"][5]), float(plain["time_observed"][5])) == (0.61, 0.51)

@@ -26,7 +26,7 @@ def survey(prior, *, x="x", latent_keys=None, crs=None, forward=None):
     )
 
 
-def changed(name, **keys):
+def change_keys(name, **keys):
     found = latents()
     found[name] |= keys
     return found
@@ -36,8 +36,14 @@ def changed(name, **keys):
     ("keys", "sentence"),
     [
         ({"latent_keys": {"depth": latents()["depth"]}, "forward": lambda depth: depth}, "had 'velocity' too"),
-        ({"latent_keys": changed("depth", unit="m")}, "latents.depth: must have the unit of the prior, '1', had 'm'"),
-        ({"latent_keys": changed("depth", link="log")}, "latents.depth: must have the link of the prior, identity, "),
+        (
+            {"latent_keys": change_keys("depth", unit="m")},
+            "latents.depth: must have the unit of the prior, '1', had 'm'",
+        ),
+        (
+            {"latent_keys": change_keys("depth", link="log")},
+            "latents.depth: must have the link of the prior, identity, ",
+        ),
         ({"x": "easting"}, r"prior: must have the coordinates of this problem, 'easting \(m\)', had 'x \(m\)'"),
         ({"crs": "EPSG:28354"}, "prior: must have the coordinate reference system of this problem, .*, had none"),
     ],

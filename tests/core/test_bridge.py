@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from invgp.core.sampling.bridge import bridge_evidence
+from invgp.core.sampling.statistics import bridge_evidence
 
 
 @pytest.mark.parametrize("width", [0.6, 1.0, 1.5])

@@ -34,7 +34,7 @@ class Process:
         self.outputs[self.lacks, 0] = np.nan
         self.normals = rng.standard_normal((RUNS, 2))
 
-    def completed(self, backend: Backend, **changed: np.ndarray):
+    def complete(self, backend: Backend, **changed: np.ndarray):
         given = [self.outputs, self.covariance, self.across, changed.get("normals", self.normals), np.ones(2)]
         return complete_outputs(*(backend.asarray(part) for part in given))
 
@@ -60,7 +60,7 @@ def test_that_what_is_missing_is_what_a_gaussian_process_expects(backend: Backen
     whole = process.outputs.copy()
     whole[process.lacks, 0] = exact
     found = [
-        process.completed(backend).expected,
+        process.complete(backend).expected,
         fill_missing(backend.asarray(process.outputs), backend.asarray(process.covariance)),
     ]
     for outputs in found:
@@ -71,10 +71,10 @@ def test_that_draws_scatter_as_the_process_does() -> None:
     """They are a line in the normals, whose slopes are the root of their covariance."""
     process, backend = Process(), Backend(np, "cpu")
     zero = np.zeros((RUNS, 2))
-    middle = process.completed(backend, normals=zero)
+    middle = process.complete(backend, normals=zero)
     np.testing.assert_array_equal(middle.drawn, middle.expected)
     pushed = [np.where(np.arange(RUNS)[:, None] == run, 1.0, zero) for run in range(RUNS)]
-    root = np.stack([process.completed(backend, normals=normals).drawn - middle.drawn for normals in pushed], axis=-1)
+    root = np.stack([process.complete(backend, normals=normals).drawn - middle.drawn for normals in pushed], axis=-1)
     assert np.all(root[:, 1] == 0.0)
     across = process.covariance[np.ix_(process.lacks, process.has)]
     exact = process.covariance[np.ix_(process.lacks, process.lacks)]
@@ -105,7 +105,7 @@ def test_that_many_patterns_of_gaps_take_no_memory_each() -> None:
 
 def test_that_the_excess_is_what_the_missing_runs_would_explain(backend: Backend, tolerance: Tolerance) -> None:
     process = Process()
-    completed = process.completed(backend)
+    completed = process.complete(backend)
     excess, drawn = to_numpy(completed.excess), to_numpy(completed.drawn)
     off = drawn[:, 0] - drawn[:, 0].mean()
     exact = process.gap * off @ np.linalg.solve(process.covariance, off) / RUNS
@@ -116,7 +116,7 @@ def test_that_outputs_that_go_together_are_wrong_together(backend: Backend, tole
     """Noise of so much variance for each output is no less than what is open, in any direction."""
     process = Process()
     process.outputs[:, 1] = 0.9 * process.outputs[:, 0] + 0.1 * process.outputs[:, 1]
-    completed = process.completed(backend)
+    completed = process.complete(backend)
     excess, drawn = to_numpy(completed.excess), to_numpy(completed.drawn)
     half = np.linalg.solve(np.linalg.cholesky(process.covariance), drawn - drawn.mean(axis=0))
     left = np.linalg.eigvalsh(np.diag(excess) - process.gap * half.T @ half / RUNS)
@@ -126,7 +126,7 @@ def test_that_outputs_that_go_together_are_wrong_together(backend: Backend, tole
 def test_that_an_output_missing_in_all_runs_contributes_no_information(backend: Backend) -> None:
     process = Process()
     process.outputs[:, 1] = np.nan
-    completed = process.completed(backend)
+    completed = process.complete(backend)
     assert float(completed.excess[1]) == pytest.approx(ABSENT_VARIANCE)
     assert not np.isnan(to_numpy(completed.expected)).any()
     assert np.isnan(

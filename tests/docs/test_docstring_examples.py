@@ -46,7 +46,7 @@ WITH_POSTERIOR = [
     "invgp.posterior.attributes",
     "invgp.netcdf",
     *(f"invgp.plots.{name}" for name in ("draws", "figures", "fit", "inference_figures", "sections")),
-    "invgp.scaffolds.column_headers",
+    "invgp.scaffolds.column_roles",
     "invgp.units",
 ]
 

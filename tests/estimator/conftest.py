@@ -9,10 +9,10 @@ from invgp.likelihoods import Gaussian
 
 
 @pytest.fixture(scope="session")
-def observed():
+def noisy_data():
     return TRUTH + 0.3 * np.random.default_rng(1).standard_normal(len(X))
 
 
 @pytest.fixture(scope="session")
-def regression(observed):
-    return SAVIGP(Gaussian(0.3), length_scale=1.0, method=POSTERIOR_ONLY).fit(X, observed)
+def regression(noisy_data):
+    return SAVIGP(Gaussian(0.3), length_scale=1.0, method=POSTERIOR_ONLY).fit(X, noisy_data)

@@ -37,33 +37,33 @@ def exact_kl(model):
     return total
 
 
-def test_that_the_bound_is_that_of_quadrature(observed):
-    model = SAVIGP(StudentT(0.3, dof=3.0), length_scale=1.0, inducing=10).fit(X, observed)
+def test_that_the_bound_is_that_of_quadrature(noisy_data):
+    model = SAVIGP(StudentT(0.3, dof=3.0), length_scale=1.0, inducing=10).fit(X, noisy_data)
     mean, variance = model.predict_latent(X)
     nodes, weights = np.polynomial.hermite_e.hermegauss(150)
     f = mean + np.sqrt(variance) * nodes
     scale = float(model.likelihood_.scale)
-    values = student(df=3.0, loc=f, scale=scale).logpdf(observed[:, None])
+    values = student(df=3.0, loc=f, scale=scale).logpdf(noisy_data[:, None])
     exact = float((values @ (weights / weights.sum())).sum()) - exact_kl(model)
     assert model.bound_ == pytest.approx(exact, abs=4.0 * model.bound_std_error_ + 1e-6)
     assert model.bound_std_error_ < 0.01
-    value, error = model.bound(X, observed, return_std_error=True)
+    value, error = model.bound(X, noisy_data, return_std_error=True)
     assert value == pytest.approx(exact, abs=4.0 * error + 1e-6)
     assert model.kl() == pytest.approx(exact_kl(model), rel=1e-6)
     assert model.kl(entropy="monte carlo") == model.kl()
 
 
 @pytest.mark.parametrize("posterior", ["full", "diagonal"])
-def test_that_the_bound_of_gaussian_noise_has_no_error(posterior, observed):
-    model = SAVIGP(Gaussian(0.3), inducing=8, posterior=posterior).fit(X, observed)
+def test_that_the_bound_of_gaussian_noise_has_no_error(posterior, noisy_data):
+    model = SAVIGP(Gaussian(0.3), inducing=8, posterior=posterior).fit(X, noisy_data)
     assert model.bound_std_error_ < 1e-9
     assert model.bound_ == pytest.approx(model.trace_[-1], rel=1e-9)
     assert model.kl() == pytest.approx(exact_kl(model), rel=1e-6)
 
 
-def test_that_a_dense_bound_can_be_computed_again(observed):
-    model = SAVIGP(Gaussian(0.3), length_scale=1.0, method=POSTERIOR_ONLY).fit(X, observed)
-    assert model.bound(X, observed) == pytest.approx(model.bound_, abs=1e-4)
+def test_that_a_dense_bound_can_be_computed_again(noisy_data):
+    model = SAVIGP(Gaussian(0.3), length_scale=1.0, method=POSTERIOR_ONLY).fit(X, noisy_data)
+    assert model.bound(X, noisy_data) == pytest.approx(model.bound_, abs=1e-4)
 
 
 def test_that_estimates_are_unbiased_and_their_errors_right():
@@ -80,12 +80,12 @@ def test_that_estimates_are_unbiased_and_their_errors_right():
     assert 0.7 < scores.std() < 1.6  # of Student's t with 7 degrees of freedom: 1.18
 
 
-def test_that_the_bound_after_mini_batches_is_estimated_on_some_sites(observed, monkeypatch):
-    model = SAVIGP(StudentT(0.3), inducing=6, method=MiniBatches(batch=20, epochs=3)).fit(X, observed)
-    value, error = model.bound(X, observed, return_std_error=True)
+def test_that_the_bound_after_mini_batches_is_estimated_on_some_sites(noisy_data, monkeypatch):
+    model = SAVIGP(StudentT(0.3), inducing=6, method=MiniBatches(batch=20, epochs=3)).fit(X, noisy_data)
+    value, error = model.bound(X, noisy_data, return_std_error=True)
     assert abs(model.bound_ - value) < 4.0 * np.hypot(error, model.bound_std_error_) < 1.0
     monkeypatch.setattr("invgp.estimator.fitting.MAX_ESTIMATE_SITES", 30)
-    subset = SAVIGP(StudentT(0.3), inducing=6, method=MiniBatches(batch=20, epochs=3)).fit(X, observed)
+    subset = SAVIGP(StudentT(0.3), inducing=6, method=MiniBatches(batch=20, epochs=3)).fit(X, noisy_data)
     assert subset.bound_std_error_ > 3 * model.bound_std_error_
     assert abs(subset.bound_ - model.bound_) < 4.0 * subset.bound_std_error_
 
@@ -149,12 +149,12 @@ def test_that_a_fit_with_more_and_more_samples_can_be_resumed(monkeypatch, tmp_p
     assert (again.bound_, again.samples_) == (whole.bound_, whole.samples_)
 
 
-def test_that_bounds_are_stored_in_files(observed, tmp_path):
-    model = SAVIGP(StudentT(0.3), inducing=6, method=POSTERIOR_ONLY).fit(X, observed)
+def test_that_bounds_are_stored_in_files(noisy_data, tmp_path):
+    model = SAVIGP(StudentT(0.3), inducing=6, method=POSTERIOR_ONLY).fit(X, noisy_data)
     model.save(tmp_path / "model.npz")
     again = SAVIGP.load(tmp_path / "model.npz", StudentT(0.3))
     for name in ("bound_", "bound_std_error_", "mixture_bound_", "samples_"):
         assert getattr(again, name) == getattr(model, name)
-    assert again.bound(X, observed) == pytest.approx(model.bound(X, observed), abs=1e-9)
+    assert again.bound(X, noisy_data) == pytest.approx(model.bound(X, noisy_data), abs=1e-9)
     with pytest.raises(ValueError, match="entropy must be 'lower bound' or 'monte carlo', was 'exact'"):
-        again.bound(X, observed, entropy="exact")
+        again.bound(X, noisy_data, entropy="exact")

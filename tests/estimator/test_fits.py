@@ -37,16 +37,16 @@ def exact_prediction(y, noise):
     return mean, covariance
 
 
-def test_that_predictions_are_those_of_exact_regression(regression, observed):
-    mean, covariance = exact_prediction(observed, 0.3)
+def test_that_predictions_are_those_of_exact_regression(regression, noisy_data):
+    mean, covariance = exact_prediction(noisy_data, 0.3)
     predicted, std = regression.predict(NEW, return_std=True)
     np.testing.assert_allclose(predicted, mean, atol=1e-3)
     np.testing.assert_allclose(std, np.sqrt(np.diag(covariance) + 0.3**2), atol=1e-3)
     np.testing.assert_allclose(regression.latent_covariance(NEW)[0], covariance, atol=1e-3)
 
 
-def test_that_the_predictive_density_is_normalised_and_exact(regression, observed):
-    mean, covariance = exact_prediction(observed, 0.3)
+def test_that_the_predictive_density_is_normalised_and_exact(regression, noisy_data):
+    mean, covariance = exact_prediction(noisy_data, 0.3)
     spread = np.sqrt(np.diag(covariance) + 0.3**2)
     y = mean + 0.5 * spread
     np.testing.assert_allclose(regression.log_predictive_density(NEW, y), norm(mean, spread).logpdf(y), atol=2e-3)
@@ -75,8 +75,8 @@ def test_that_draws_are_joint(regression):
     ],
     ids=", ".join,
 )
-def test_that_every_setting_learns_the_curve_and_comes_back_from_a_file(settings, observed, tmp_path):
-    model = SAVIGP(Gaussian(0.5), length_scale=1.0, **settings).fit(X, observed)
+def test_that_every_setting_learns_the_curve_and_comes_back_from_a_file(settings, noisy_data, tmp_path):
+    model = SAVIGP(Gaussian(0.5), length_scale=1.0, **settings).fit(X, noisy_data)
     assert standardised_squared_error(np.sin(1.5 * NEW[:, 0]), model.predict(NEW)) < 0.1
     model.save(tmp_path / "model.npz")
     again = SAVIGP.load(tmp_path / "model.npz", Gaussian(0.5))
@@ -84,8 +84,8 @@ def test_that_every_setting_learns_the_curve_and_comes_back_from_a_file(settings
     assert again.trace_ == model.trace_
 
 
-def test_that_a_model_of_an_earlier_version_can_be_loaded(observed, tmp_path):
-    model = SAVIGP(Gaussian(0.5), inducing=5, method=POSTERIOR_ONLY).fit(X, observed)
+def test_that_a_model_of_an_earlier_version_can_be_loaded(noisy_data, tmp_path):
+    model = SAVIGP(Gaussian(0.5), inducing=5, method=POSTERIOR_ONLY).fit(X, noisy_data)
     model.save(tmp_path / "model.npz")
     about, arrays = read_archive(tmp_path / "model.npz", MODEL, {})
     about["fitted"]["settled_"] = about["fitted"].pop("converged_")
@@ -95,9 +95,9 @@ def test_that_a_model_of_an_earlier_version_can_be_loaded(observed, tmp_path):
     assert (loaded.converged_, loaded.method) == (model.converged_, model.method)
 
 
-def test_that_training_inputs_as_inducing_inputs_are_the_dense_model(observed):
+def test_that_training_inputs_as_inducing_inputs_are_the_dense_model(noisy_data):
     dense, named = (
-        SAVIGP(Gaussian(0.3), length_scale=1.0, inducing=inducing, method=POSTERIOR_ONLY).fit(X, observed)
+        SAVIGP(Gaussian(0.3), length_scale=1.0, inducing=inducing, method=POSTERIOR_ONLY).fit(X, noisy_data)
         for inducing in (None, X)
     )
     assert named.trace_ == dense.trace_
@@ -143,8 +143,8 @@ def test_that_latents_may_have_kernels_and_inducing_inputs_of_their_own(posterio
     np.testing.assert_array_equal(SAVIGP.load(tmp_path / "model.npz", Softmax(3)).predict(NEW), model.predict(NEW))
 
 
-def test_that_missing_observations_are_left_out(observed):
-    gappy = observed.copy()
+def test_that_missing_observations_are_left_out(noisy_data):
+    gappy = noisy_data.copy()
     gappy[::3] = np.nan
     with_gaps = SAVIGP(Gaussian(0.3), length_scale=1.0, method=POSTERIOR_ONLY).fit(X, gappy)
     kept = ~np.isnan(gappy)
@@ -152,22 +152,22 @@ def test_that_missing_observations_are_left_out(observed):
     np.testing.assert_allclose(with_gaps.predict(NEW), without.predict(NEW), atol=2e-3)
 
 
-def test_that_a_black_box_needs_its_moments_only_to_predict(observed):
+def test_that_a_black_box_needs_its_moments_only_to_predict(noisy_data):
     black_box = BlackBox(lambda y, f: -0.5 * np.sum((y - f) ** 2, axis=-1) / 0.3**2, latents=1, outputs=1)
-    model = SAVIGP(black_box, length_scale=1.0, inducing=12, method=POSTERIOR_ONLY).fit(X, observed)
+    model = SAVIGP(black_box, length_scale=1.0, inducing=12, method=POSTERIOR_ONLY).fit(X, noisy_data)
     assert np.sqrt(np.mean((model.predict_latent(NEW)[0][:, 0] - np.sin(1.5 * NEW[:, 0])) ** 2)) < 0.15
     with pytest.raises(ValueError, match="no moments"):
         model.predict(NEW)
 
 
-def test_that_inputs_need_not_be_arrays(observed):
-    expected = SAVIGP(Gaussian(0.3), inducing=6, method=POSTERIOR_ONLY).fit(X, observed).predict(X)
-    table, line = pd.DataFrame({"easting": X[:, 0]}), pd.Series(observed)
+def test_that_inputs_need_not_be_arrays(noisy_data):
+    expected = SAVIGP(Gaussian(0.3), inducing=6, method=POSTERIOR_ONLY).fit(X, noisy_data).predict(X)
+    table, line = pd.DataFrame({"easting": X[:, 0]}), pd.Series(noisy_data)
     for x, y in {
         "tables": (table, line),
         "tables that know of missing values": (table.convert_dtypes(), line.convert_dtypes()),
-        "labelled arrays": (xr.DataArray(X, dims=("site", "axis")), xr.DataArray(observed, dims="site")),
-        "lists": (X.tolist(), observed.tolist()),
+        "labelled arrays": (xr.DataArray(X, dims=("site", "axis")), xr.DataArray(noisy_data, dims="site")),
+        "lists": (X.tolist(), noisy_data.tolist()),
     }.values():
         model = SAVIGP(Gaussian(0.3), inducing=6, method=POSTERIOR_ONLY).fit(x, y)
         np.testing.assert_array_equal(model.predict(x), expected)
@@ -190,7 +190,7 @@ def test_that_predictions_keep_to_the_memory_budget():
     np.testing.assert_allclose(shares.sum(axis=1), 1.0, rtol=1e-12)
 
 
-def test_that_a_fitted_model_shows_what_it_is(regression, observed):
+def test_that_a_fitted_model_shows_what_it_is(regression, noisy_data):
     assert regression.dense_
     assert regression.inducing_inputs_.shape == (1, 60, 1)
     assert regression.n_features_in_ == 1
@@ -198,14 +198,14 @@ def test_that_a_fitted_model_shows_what_it_is(regression, observed):
     assert repr(regression.kernels_) == "(SquaredExponential(variance=1, length_scale=[1]),)"
     model = SAVIGP(
         Gaussian(0.3), inducing=5, posterior="diagonal", components=2, method=MiniBatches(epochs=1), random_state=3
-    ).fit(X, observed)
+    ).fit(X, noisy_data)
     assert not model.dense_
     assert model.posterior_ == "a mixture of 2 diagonal Gaussians"
     assert model.weights_.sum() == pytest.approx(1.0)
     assert invgp.SAVIGP is SAVIGP
 
 
-def test_that_all_settings_come_back_from_a_file(observed, tmp_path):
+def test_that_all_settings_come_back_from_a_file(noisy_data, tmp_path):
     settings = {
         "kernel": "matern 5/2",
         "length_scale": [1.5],
@@ -218,7 +218,7 @@ def test_that_all_settings_come_back_from_a_file(observed, tmp_path):
         "random_state": 3,
         "checkpoint": tmp_path / "fit.npz",
     }
-    model = SAVIGP(Gaussian(0.3), **settings).fit(X, observed)
+    model = SAVIGP(Gaussian(0.3), **settings).fit(X, noisy_data)
     model.save(tmp_path / "model.npz")
     again = SAVIGP.load(tmp_path / "model.npz", Gaussian(1.0))
     for name, value in settings.items():
@@ -226,11 +226,11 @@ def test_that_all_settings_come_back_from_a_file(observed, tmp_path):
     assert (again.status_, again.dense_, again.posterior_) == (model.status_, model.dense_, model.posterior_)
 
 
-def test_that_scikit_learn_can_clone_nest_and_cross_validate(observed):
+def test_that_scikit_learn_can_clone_nest_and_cross_validate(noisy_data):
     model = SAVIGP(Gaussian(0.3), inducing=6, method=POSTERIOR_ONLY)
     again = clone(model).set_params(inducing=7)
     assert (again.inducing, model.get_params()["inducing"]) == (7, 6)
     with pytest.raises(NotFittedError):
-        clone(model.fit(X, observed)).predict(X)
-    assert np.isfinite(cross_val_score(model, X, observed, cv=3)).all()
-    assert make_pipeline(StandardScaler(), model).fit(X, observed).predict(X).shape == (60,)
+        clone(model.fit(X, noisy_data)).predict(X)
+    assert np.isfinite(cross_val_score(model, X, noisy_data, cv=3)).all()
+    assert make_pipeline(StandardScaler(), model).fit(X, noisy_data).predict(X).shape == (60,)

@@ -116,17 +116,17 @@ def test_that_without_ard_all_dimensions_share_a_length_scale(posterior, tmp_pat
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e9])
-def test_that_the_unit_of_the_inputs_does_not_matter(scale, observed):
-    expected = SAVIGP(Gaussian(0.3), inducing=6).fit(X, observed)
-    model = SAVIGP(Gaussian(0.3), inducing=6).fit(scale * X, observed)
+def test_that_the_unit_of_the_inputs_does_not_matter(scale, noisy_data):
+    expected = SAVIGP(Gaussian(0.3), inducing=6).fit(X, noisy_data)
+    model = SAVIGP(Gaussian(0.3), inducing=6).fit(scale * X, noisy_data)
     np.testing.assert_allclose(model.predict(scale * X), expected.predict(X), rtol=1e-4, atol=1e-4)
 
 
-def test_that_a_dimension_that_does_not_vary_changes_nothing(observed):
+def test_that_a_dimension_that_does_not_vary_changes_nothing(noisy_data):
     flat = np.column_stack([X, np.full(60, 3.0)])
     for placement in ("grid", "clusters"):
         settings = {"inducing": 9, "placement": placement, "method": POSTERIOR_ONLY}
-        with_it, without = (SAVIGP(Gaussian(0.3), **settings).fit(x, observed) for x in (flat, X))
+        with_it, without = (SAVIGP(Gaussian(0.3), **settings).fit(x, noisy_data) for x in (flat, X))
         np.testing.assert_allclose(with_it.predict(flat), without.predict(X), rtol=1e-6, atol=1e-8)
 
 
@@ -170,7 +170,7 @@ def test_that_kernels_are_learnt_after_the_posterior():
 
 
 @pytest.mark.parametrize("posterior", ["full", "diagonal"])
-def test_that_a_search_steps_back_from_where_there_are_no_numbers(posterior, observed):
+def test_that_a_search_steps_back_from_where_there_are_no_numbers(posterior, noisy_data):
     """A likelihood that is known for noise above 0.4 only; the best is at 0.3."""
 
     def log_density(y, f, free):
@@ -180,22 +180,24 @@ def test_that_a_search_steps_back_from_where_there_are_no_numbers(posterior, obs
     box = BlackBox(log_density, 1, 1, parameters=[0.0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = SAVIGP(box, length_scale=1.0, inducing=8, posterior=posterior, method=Blocks(rounds=3)).fit(X, observed)
+        model = SAVIGP(box, length_scale=1.0, inducing=8, posterior=posterior, method=Blocks(rounds=3)).fit(
+            X, noisy_data
+        )
     assert np.log(0.4) < model.likelihood_.parameters[0] < -0.5
     assert np.isfinite(model.trace_[-1])
 
 
-def test_that_a_fit_states_whether_it_has_converged(regression, observed):
+def test_that_a_fit_states_whether_it_has_converged(regression, noisy_data):
     assert regression.converged_
     assert regression.status_ == "the bound has converged"
     with pytest.warns(ConvergenceWarning, match="the fit has not converged: all 1 rounds are used up"):
-        model = SAVIGP(Gaussian(0.5), inducing=6, method=Blocks(rounds=1, evaluations=1)).fit(X, observed)
+        model = SAVIGP(Gaussian(0.5), inducing=6, method=Blocks(rounds=1, evaluations=1)).fit(X, noisy_data)
     assert model.converged_ is False
     impatient = Blocks(optimiser=LBFGS(max_backtracks=0, tolerance=0.0, sufficient_decrease=1.0), rounds=5)
     with pytest.warns(ConvergenceWarning, match="the fit has not converged: no further step improves the bound"):
-        model = SAVIGP(Gaussian(0.5), inducing=6, posterior="diagonal", method=impatient).fit(X, observed)
+        model = SAVIGP(Gaussian(0.5), inducing=6, posterior="diagonal", method=impatient).fit(X, noisy_data)
     assert not model.converged_
-    batches = SAVIGP(Gaussian(0.5), inducing=6, method=MiniBatches(epochs=2)).fit(X, observed)
+    batches = SAVIGP(Gaussian(0.5), inducing=6, method=MiniBatches(epochs=2)).fit(X, noisy_data)
     assert batches.converged_ is None
     assert batches.status_ == "2 epochs are over"
 
@@ -235,9 +237,9 @@ def test_that_mini_batches_by_default_come_near_the_optimum(name):
     assert len(model.trace_) == 334  # three batches: more than 1,000 steps
 
 
-def test_that_mini_batches_that_end_too_early_are_told(observed):
+def test_that_mini_batches_that_end_too_early_are_told(noisy_data):
     with pytest.warns(
         ConvergenceWarning, match=r"but the bound still increases, from .* increase epochs, or use Blocks"
     ):
-        model = SAVIGP(StudentT(0.3), inducing=8, method=MiniBatches(epochs=10, natural=0)).fit(X, observed)
+        model = SAVIGP(StudentT(0.3), inducing=8, method=MiniBatches(epochs=10, natural=0)).fit(X, noisy_data)
     assert "the bound still increases" in model.status_

@@ -53,12 +53,12 @@ from invgp.likelihoods import BlackBox, Gaussian, Poisson, StudentT
         ({"likelihood": "gaussian"}, "likelihood must be one of invgp.likelihoods, .*, was 'gaussian'"),
     ],
 )
-def test_that_wrong_settings_are_reported(settings, message, observed):
+def test_that_wrong_settings_are_reported(settings, message, noisy_data):
     with pytest.raises(ValueError, match=message):
-        SAVIGP(**{"likelihood": Gaussian(0.3), **settings}).fit(X, observed)
+        SAVIGP(**{"likelihood": Gaussian(0.3), **settings}).fit(X, noisy_data)
 
 
-def test_that_wrong_shapes_are_reported(observed):
+def test_that_wrong_shapes_are_reported(noisy_data):
     for wrong, message in {
         "ravelled": r"X must be finite numbers .*, had shape \(60,\)\. Reshape your data: X\[:, None\] has one",
         "scalar": r"X must be .*, had shape \(\)",
@@ -67,27 +67,27 @@ def test_that_wrong_shapes_are_reported(observed):
     }.items():
         values = {"ravelled": X[:, 0], "scalar": 1.0, "empty": X[:, :0], "complex": X + 1j}[wrong]
         with pytest.raises(ValueError, match=message):
-            SAVIGP(Gaussian(0.3)).fit(values, observed)
+            SAVIGP(Gaussian(0.3)).fit(values, noisy_data)
     for wrong in (["a"] * 60, [[1.0], [1.0, 2.0]]):
         with pytest.raises(ValueError, match=r"y must be numbers of shape .*, was "):
             SAVIGP(Gaussian(0.3)).fit(X, wrong)
     with pytest.raises(ValueError, match=r"y must be numbers of shape \(N, 1\) or \(N,\), had shape \(60, 2\)"):
         SAVIGP(Gaussian(0.3, outputs=1)).fit(X, np.ones((60, 2)))
     with pytest.raises(ValueError, match="a row for each site, had 60 and 59"):
-        SAVIGP(Gaussian(0.3)).fit(X, observed[1:])
+        SAVIGP(Gaussian(0.3)).fit(X, noisy_data[1:])
     with pytest.raises(ValueError, match="y must be finite, or NaN"):
         SAVIGP(Gaussian(0.3)).fit(X, np.full(60, np.inf))
     with pytest.raises(ValueError, match="y must have at least one observation, was all NaN"):
         SAVIGP(Gaussian(0.3)).fit(X, np.full(60, np.nan))
     with pytest.raises(ValueError, match=r"X must be finite numbers of shape .*, was a DataFrame that holds others"):
-        SAVIGP(Gaussian(0.3)).fit(pd.DataFrame({"easting": X[:, 0], "rock": "shale"}), observed)
+        SAVIGP(Gaussian(0.3)).fit(pd.DataFrame({"easting": X[:, 0], "rock": "shale"}), noisy_data)
     with pytest.raises(ValueError, match="report must be a function, was 3"):
-        SAVIGP(Gaussian(0.3)).fit(X, observed, report=3)
-    model = SAVIGP(Gaussian(0.3), inducing=5, method=POSTERIOR_ONLY).fit(X, observed)
+        SAVIGP(Gaussian(0.3)).fit(X, noisy_data, report=3)
+    model = SAVIGP(Gaussian(0.3), inducing=5, method=POSTERIOR_ONLY).fit(X, noisy_data)
     with pytest.raises(ValueError, match=r"X has 2 features, but SAVIGP is expecting 1 features as input"):
         model.predict(np.ones((3, 2)))
     with pytest.raises(ValueError, match="a row for each site, had 3 and 60"):
-        model.score(X[:3], observed)
+        model.score(X[:3], noisy_data)
     with pytest.raises(ValueError, match="not fitted yet"):
         SAVIGP(Gaussian(0.3)).predict(X)
 
@@ -106,7 +106,7 @@ def test_that_wrong_draws_are_reported(arguments, message, regression):
         regression.sample_latent(*arguments)
 
 
-def test_that_a_black_box_that_gives_no_numbers_is_refused(observed):
+def test_that_a_black_box_that_gives_no_numbers_is_refused(noisy_data):
     def log_density(y, f):
         return np.where(y[:, 0] > 0, np.nan, -0.5 * (y - f)[..., 0] ** 2)
 
@@ -115,16 +115,16 @@ def test_that_a_black_box_that_gives_no_numbers_is_refused(observed):
         with pytest.raises(
             ValueError, match=r"log_density of BlackBox\(log_density\) must be finite, was not for \d+ of"
         ):
-            SAVIGP(box, inducing=5, method=method).fit(X, observed)
+            SAVIGP(box, inducing=5, method=method).fit(X, noisy_data)
 
 
-def test_that_a_log_density_of_the_wrong_shape_is_reported(observed):
+def test_that_a_log_density_of_the_wrong_shape_is_reported(noisy_data):
     class Own(Gaussian):
         def log_density(self, y, f):
             return super().log_density(y, f).sum()
 
     with pytest.raises(ValueError, match=r"log_density of Own must have shape \(128, 60\) for f of .*, had \(\)"):
-        SAVIGP(Own(0.3), inducing=5).fit(X, observed)
+        SAVIGP(Own(0.3), inducing=5).fit(X, noisy_data)
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ def test_that_a_log_density_of_the_wrong_shape_is_reported(observed):
         (StudentT(0.3, learn=False), "likelihood must have 1 parameters to learn, as in .*, had 0"),
     ],
 )
-def test_that_a_file_takes_only_its_own_likelihood(likelihood, message, observed, tmp_path):
-    SAVIGP(StudentT(0.3), inducing=5, method=POSTERIOR_ONLY).fit(X, observed).save(tmp_path / "model.npz")
+def test_that_a_file_takes_only_its_own_likelihood(likelihood, message, noisy_data, tmp_path):
+    SAVIGP(StudentT(0.3), inducing=5, method=POSTERIOR_ONLY).fit(X, noisy_data).save(tmp_path / "model.npz")
     with pytest.raises(ValueError, match=message):
         SAVIGP.load(tmp_path / "model.npz", likelihood)
 
@@ -160,8 +160,8 @@ def _black_box(power, name="log_density"):
         (3.0, "log_density", r"likelihood\.function \(code\) must be SHA-256 .*, was SHA-256 .*other_functions=True"),
     ],
 )
-def test_that_a_file_takes_only_the_function_that_was_saved(power, name, message, observed, tmp_path):
-    model = SAVIGP(_black_box(2.0), inducing=5, method=POSTERIOR_ONLY).fit(X, observed)
+def test_that_a_file_takes_only_the_function_that_was_saved(power, name, message, noisy_data, tmp_path):
+    model = SAVIGP(_black_box(2.0), inducing=5, method=POSTERIOR_ONLY).fit(X, noisy_data)
     model.save(tmp_path / "model.npz")
     again = SAVIGP.load(tmp_path / "model.npz", _black_box(2.0))
     np.testing.assert_array_equal(again.predict_latent(NEW)[0], model.predict_latent(NEW)[0])
@@ -182,26 +182,26 @@ def _given_power(power, y, f):
     return -0.5 * np.abs(y - f)[..., 0] ** power
 
 
-def test_that_arguments_and_global_numbers_of_a_function_are_compared(observed, tmp_path, monkeypatch):
+def test_that_arguments_and_global_numbers_of_a_function_are_compared(noisy_data, tmp_path, monkeypatch):
     settings = {"inducing": 5, "method": POSTERIOR_ONLY}
-    SAVIGP(BlackBox(partial(_given_power, 2.0), 1, 1), **settings).fit(X, observed).save(tmp_path / "partial.npz")
+    SAVIGP(BlackBox(partial(_given_power, 2.0), 1, 1), **settings).fit(X, noisy_data).save(tmp_path / "partial.npz")
     SAVIGP.load(tmp_path / "partial.npz", BlackBox(partial(_given_power, 2.0), 1, 1))
     with pytest.raises(ValueError, match=r"likelihood\.function\.args must be \[2\.0\], as in .*, was \[3\.0\]"):
         SAVIGP.load(tmp_path / "partial.npz", BlackBox(partial(_given_power, 3.0), 1, 1))
     box = BlackBox(_global_power, 1, 1)
-    SAVIGP(box, **settings).fit(X, observed).save(tmp_path / "global.npz")
+    SAVIGP(box, **settings).fit(X, noisy_data).save(tmp_path / "global.npz")
     SAVIGP.load(tmp_path / "global.npz", box)
     monkeypatch.setitem(globals(), "POWER", 3.0)
     with pytest.raises(ValueError, match=r"likelihood\.function \(code\) must be SHA-256"):
         SAVIGP.load(tmp_path / "global.npz", box)
 
 
-def test_that_lambdas_are_recognised_by_their_code(observed, tmp_path):
+def test_that_lambdas_are_recognised_by_their_code(noisy_data, tmp_path):
     first, other = (
         BlackBox(lambda y, f: -((y - f)[..., 0] ** 2), 1, 1),
         BlackBox(lambda y, f: -((f - y)[..., 0] ** 2), 1, 1),
     )
-    SAVIGP(first, inducing=5, method=POSTERIOR_ONLY).fit(X, observed).save(tmp_path / "model.npz")
+    SAVIGP(first, inducing=5, method=POSTERIOR_ONLY).fit(X, noisy_data).save(tmp_path / "model.npz")
     SAVIGP.load(tmp_path / "model.npz", first)
     with pytest.raises(ValueError, match=r"function \(code\) must be"):
         SAVIGP.load(tmp_path / "model.npz", other)

@@ -85,9 +85,9 @@ def test_that_regions_are_reflected_at_minima():
     assert set(np.unique(factors)) <= {-1.0, 0.0, 1.0}
 
 
-def test_that_restarts_cost_nothing_where_the_first_start_is_good(observed):
+def test_that_restarts_cost_nothing_where_the_first_start_is_good(noisy_data):
     """Outliers make the density of Student's t convex at a few sites, which does not indicate a saddle point."""
-    y = observed.copy()
+    y = noisy_data.copy()
     y[::20] += 3.0
     with_restarts, without = (
         SAVIGP(StudentT(0.2, dof=3.0), length_scale=1.0, inducing=10, method=Blocks(restarts=count)).fit(X, y)
@@ -109,16 +109,16 @@ def test_that_an_initial_mean_selects_the_mode(sign, method):
 
 
 @pytest.mark.parametrize("settings", [{}, {"inducing": 8}, {"inducing": 8, "posterior": "diagonal"}])
-def test_that_a_warm_start_continues(settings, observed):
-    model = SAVIGP(StudentT(0.3), warm_start=True, **settings).fit(X, observed)
+def test_that_a_warm_start_continues(settings, noisy_data):
+    model = SAVIGP(StudentT(0.3), warm_start=True, **settings).fit(X, noisy_data)
     first, rounds = model.bound_, len(model.trace_)
-    model.fit(X, observed)
+    model.fit(X, noisy_data)
     assert model.bound_ == pytest.approx(first, abs=0.01)
     assert len(model.trace_) <= max(2, rounds)
     assert model.trace_[0] > first - 0.01
     if settings:
         with pytest.raises(ValueError, match=r"warm_start must be False if .* change"):
-            model.set_params(inducing=9).fit(X, observed)
+            model.set_params(inducing=9).fit(X, noisy_data)
 
 
 @pytest.mark.slow
@@ -143,8 +143,8 @@ def test_that_two_components_find_two_modes_and_predict_better():
     assert model.bound(X, train, entropy="monte carlo") == pytest.approx(bounds[2][0], abs=0.2)
 
 
-def test_that_vanishing_weights_are_reported(observed, monkeypatch):
+def test_that_vanishing_weights_are_reported(noisy_data, monkeypatch):
     model = SAVIGP(Gaussian(0.3), inducing=8, posterior="diagonal", components=2, method=POSTERIOR_ONLY)
     monkeypatch.setattr("invgp.estimator.model.MIN_WEIGHT", 1.1)
     with pytest.warns(ConvergenceWarning, match=r"2 of 2 components of the mixture have weights below 1\.1"):
-        model.fit(X, observed)
+        model.fit(X, noisy_data)

@@ -39,9 +39,9 @@ def test_that_tags_follow_the_likelihood():
     assert not hasattr(SAVIGP(Gaussian()), "predict_proba")
 
 
-def test_that_columns_must_have_the_same_names_and_order(observed):
+def test_that_columns_must_have_the_same_names_and_order(noisy_data):
     table = pd.DataFrame({"easting": X[:, 0], "depth": X[:, 0] ** 2})
-    model = SAVIGP(Gaussian(0.3), inducing=6, method=POSTERIOR_ONLY).fit(table, observed)
+    model = SAVIGP(Gaussian(0.3), inducing=6, method=POSTERIOR_ONLY).fit(table, noisy_data)
     assert model.feature_names_in_.tolist() == ["easting", "depth"]
     assert model.predict(table).shape == (60,)
     with pytest.raises(ValueError, match="order"):
@@ -94,10 +94,10 @@ def test_that_ordered_classes_keep_their_order(tmp_path):
         model.fit(X, names[numbers])
 
 
-def test_that_settings_of_kernel_and_likelihood_can_be_searched(observed):
+def test_that_settings_of_kernel_and_likelihood_can_be_searched(noisy_data):
     model = SAVIGP(Gaussian(0.3, learn=False), kernel=Matern52(1.0, 1.0), inducing=6, method=POSTERIOR_ONLY)
     grid = {"likelihood__std": [0.3, 30.0], "kernel__length_scale": [1.0, 0.001]}
-    search = GridSearchCV(model, grid, cv=3).fit(X, observed)
+    search = GridSearchCV(model, grid, cv=3).fit(X, noisy_data)
     assert search.best_params_ == {"likelihood__std": 0.3, "kernel__length_scale": 1.0}
     assert repr(clone(model).set_params(likelihood__std=0.5).likelihood) == "Gaussian(std=0.5, learn=False)"
     assert SAVIGP(Poisson(0.5)).set_params(likelihood__learn=False).likelihood.parameters.shape == (0,)
@@ -119,29 +119,29 @@ def test_that_missing_labels_are_left_out():
 
 
 @pytest.mark.parametrize("method", [POSTERIOR_ONLY, MiniBatches(("posterior",), batch=200, epochs=40)])
-def test_that_a_weight_of_two_is_the_same_observation_twice(method, observed):
+def test_that_a_weight_of_two_is_the_same_observation_twice(method, noisy_data):
     weights = np.where(np.arange(60) % 2, 2.0, 0.5)
     settings = {"length_scale": 1.0, "inducing": NEW, "method": method}
-    weighted = SAVIGP(StudentT(0.3, learn=False), **settings).fit(X, observed, weights)
+    weighted = SAVIGP(StudentT(0.3, learn=False), **settings).fit(X, noisy_data, weights)
     times = (2 * weights).astype(int)
     repeated = SAVIGP(StudentT(0.3, learn=False), **settings).fit(
-        np.repeat(X, times, axis=0), np.repeat(observed, times), np.full(times.sum(), 0.5)
+        np.repeat(X, times, axis=0), np.repeat(noisy_data, times), np.full(times.sum(), 0.5)
     )
     np.testing.assert_allclose(weighted.predict(NEW), repeated.predict(NEW), atol=0.02)
     if method is POSTERIOR_ONLY:
         assert weighted.bound_ == pytest.approx(repeated.bound_, abs=0.05)
-    plain = SAVIGP(StudentT(0.3, learn=False), **settings).fit(X, observed)
+    plain = SAVIGP(StudentT(0.3, learn=False), **settings).fit(X, noisy_data)
     assert np.abs(plain.predict(NEW) - weighted.predict(NEW)).max() > 0.02
-    assert plain.score(X, observed, np.ones(60)) == pytest.approx(plain.score(X, observed))
+    assert plain.score(X, noisy_data, np.ones(60)) == pytest.approx(plain.score(X, noisy_data))
     only_first = np.eye(60)[0]
-    assert plain.score(X, observed, only_first) == pytest.approx(plain.log_predictive_density(X, observed)[0])
+    assert plain.score(X, noisy_data, only_first) == pytest.approx(plain.log_predictive_density(X, noisy_data)[0])
     with pytest.raises(ValueError, match="sample_weight must be a number of at least 0 for each of 60 sites"):
-        plain.fit(X, observed, np.full(60, -1.0))
+        plain.fit(X, noisy_data, np.full(60, -1.0))
 
 
-def test_that_settings_of_the_method_can_be_searched(observed):
+def test_that_settings_of_the_method_can_be_searched(noisy_data):
     model = SAVIGP(Gaussian(0.5), inducing=5, method=MiniBatches(("posterior",), batch=20, epochs=2))
-    search = GridSearchCV(model, {"method__epochs": [1, 30], "inducing": [5]}, cv=3).fit(X, observed)
+    search = GridSearchCV(model, {"method__epochs": [1, 30], "inducing": [5]}, cv=3).fit(X, noisy_data)
     assert search.best_params_ == {"method__epochs": 30, "inducing": 5}
     assert model.method.epochs == 2
     assert SAVIGP(Gaussian()).set_params(method__rounds=3).method == Blocks(rounds=3)
@@ -158,19 +158,19 @@ def test_that_classes_are_cross_validated():
     assert shares.shape == (60, 2)
 
 
-def test_that_random_states_are_those_of_scikit_learn(observed):
+def test_that_random_states_are_those_of_scikit_learn(noisy_data):
     settings = {"inducing": 5, "placement": "subset", "method": POSTERIOR_ONLY}
 
     def fit_model(random_state):
-        return SAVIGP(Gaussian(0.3), random_state=random_state, **settings).fit(X, observed).inducing_inputs_.tolist()
+        return SAVIGP(Gaussian(0.3), random_state=random_state, **settings).fit(X, noisy_data).inducing_inputs_.tolist()
 
     assert fit_model(1) == fit_model(1) != fit_model(2)
     assert fit_model(np.random.RandomState(1)) == fit_model(np.random.RandomState(1))
     assert fit_model(None) != fit_model(None)
 
 
-def test_that_progress_is_printed_and_settings_are_shown(observed, capsys):
-    SAVIGP(Gaussian(0.3), inducing=5, method=Blocks(rounds=30), verbose=True).fit(X, observed)
+def test_that_progress_is_printed_and_settings_are_shown(noisy_data, capsys):
+    SAVIGP(Gaussian(0.3), inducing=5, method=Blocks(rounds=30), verbose=True).fit(X, noisy_data)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("round 1: bound -")
     assert repr(SAVIGP(StudentT(0.3), inducing=5)) == "SAVIGP(inducing=5, likelihood=StudentT(scale=0.3, dof=4))"

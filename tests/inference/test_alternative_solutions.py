@@ -14,9 +14,15 @@ from invgp.adapters import CallableModel, Quantity
 from invgp.core.kernels import SquaredExponential
 from invgp.emulation.run_schedule import can_emulate, effective_neighbours, runs_of_steps
 from invgp.errors import RunsFailedError
-from invgp.inference import alternative_modes
-from invgp.inference.alternative_modes import describe_alternative, search_alternative_modes
-from invgp.inference.multistart import Multistart, are_distinct, find_alternatives, subset_of_sites
+from invgp.inference import multistart
+from invgp.inference.multistart import (
+    Multistart,
+    are_distinct,
+    describe_alternative,
+    find_alternatives,
+    search_alternative_modes,
+    subset_of_sites,
+)
 from invgp.inference.restart import sites_within_length_scale
 from invgp.inference.runner import BudgetSpent
 from invgp.inference.search_options import SearchOptions
@@ -283,8 +289,8 @@ def looked_at(lead, tmp_path, monkeypatch, *, sure=True, error=None, slides_back
     bounds = {id(first.posterior): 0.0, id(rival.posterior): -lead}
     # What is known of a rival without runs is how far it is behind on the emulator.
     alternatives = [(-min(lead, 4.0) if sure else -lead, rival)]
-    monkeypatch.setattr(alternative_modes, "find_alternatives", lambda *_: iter(alternatives))
-    monkeypatch.setattr(alternative_modes, "emulated_bound", lambda model, state: bounds[id(state.posterior)])
+    monkeypatch.setattr(multistart, "find_alternatives", lambda *_: iter(alternatives))
+    monkeypatch.setattr(multistart, "emulated_bound", lambda model, state: bounds[id(state.posterior)])
 
     def explore(model, runner, state):
         if error is not None:
@@ -294,7 +300,7 @@ def looked_at(lead, tmp_path, monkeypatch, *, sure=True, error=None, slides_back
         found = replace(state, emulator=second, result=EXPLORED)
         return runner.keep(replace(found, candidate=first) if slides_back else found)
 
-    monkeypatch.setattr(alternative_modes, "search_on_emulator", explore)
+    monkeypatch.setattr(multistart, "search_on_emulator", explore)
     with contextlib.suppress(KeyboardInterrupt):
         search.runner.keep(search_alternative_modes(search.model, search.runner, search.state))
     emulators = {"first": search.emulator, "rival": second}
@@ -340,9 +346,9 @@ def test_that_only_the_best_alternatives_get_runs_and_the_best_is_reported(tmp_p
         explored.append(leads[id(state.posterior)])
         return state
 
-    monkeypatch.setattr(alternative_modes, "find_alternatives", lambda *_: iter(alternatives.items()))
-    monkeypatch.setattr(alternative_modes, "emulated_bound", lambda model, state: leads.get(id(state.posterior), 0.0))
-    monkeypatch.setattr(alternative_modes, "search_on_emulator", explore)
+    monkeypatch.setattr(multistart, "find_alternatives", lambda *_: iter(alternatives.items()))
+    monkeypatch.setattr(multistart, "emulated_bound", lambda model, state: leads.get(id(state.posterior), 0.0))
+    monkeypatch.setattr(multistart, "search_on_emulator", explore)
     found = search_alternative_modes(search.model, search.runner, search.state)
     assert explored == [-0.7, -1.4]
     assert len(found.notes) == 1
@@ -377,7 +383,7 @@ def test_that_a_larger_survey_is_searched_as_a_whole_only_for_a_reason(
         sizes.append(len(sites))
         return iter([(lead_in_part, candidate)] if len(sites) < 40 and lead_in_part is not None else [])
 
-    monkeypatch.setattr(alternative_modes, "find_alternatives", alternatives)
+    monkeypatch.setattr(multistart, "find_alternatives", alternatives)
     found = search_alternative_modes(search.model, search.runner, state)
     assert (found.candidate, found.result) == (state.candidate, state.result)
     assert sizes == searched

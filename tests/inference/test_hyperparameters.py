@@ -73,35 +73,39 @@ def exact_moments(y, at=X, *, noise=False):
 
 
 @pytest.fixture(scope="module")
-def averaged():
+def averaged_posterior():
     return invgp.invert(problem(data(1), {"length_scale": FACTOR, "std": FACTOR}))
 
 
-def test_that_the_posterior_of_a_linear_simulator_is_the_average_over_its_hyperparameters(averaged):
+def test_that_the_posterior_of_a_linear_simulator_is_the_average_over_its_hyperparameters(averaged_posterior):
     mean, std, theta, spread, evidence = exact_moments(data(1))
-    assert np.abs((averaged["a"].values - mean) / std).max() < 0.12
-    assert np.median(averaged["a_std"].values / std) == pytest.approx(1.0, abs=0.03)
-    np.testing.assert_allclose(averaged["a_std"].values / std, 1.0, atol=0.1)
-    drawn = np.log(np.stack([averaged["a_length_scale_x_sample"] / LENGTH, averaged["a_std_factor_sample"]], axis=-1))
+    assert np.abs((averaged_posterior["a"].values - mean) / std).max() < 0.12
+    assert np.median(averaged_posterior["a_std"].values / std) == pytest.approx(1.0, abs=0.03)
+    np.testing.assert_allclose(averaged_posterior["a_std"].values / std, 1.0, atol=0.1)
+    drawn = np.log(
+        np.stack(
+            [averaged_posterior["a_length_scale_x_sample"] / LENGTH, averaged_posterior["a_std_factor_sample"]], axis=-1
+        )
+    )
     assert np.abs((drawn.mean(axis=0) - theta[:2]) / spread[:2]).max() < 0.15
     np.testing.assert_allclose(drawn.std(axis=0), spread[:2], rtol=0.12)
-    if "invgp_log_evidence" in averaged.attrs:
-        assert averaged.attrs["invgp_log_evidence"] == pytest.approx(evidence, abs=0.15)
+    if "invgp_log_evidence" in averaged_posterior.attrs:
+        assert averaged_posterior.attrs["invgp_log_evidence"] == pytest.approx(evidence, abs=0.15)
     point = invgp.invert(
         problem(data(1), {"length_scale": FACTOR, "std": FACTOR}).with_inference(posterior="coupled gaussian")
     )
     assert np.median(point["a_std"].values / std) < 0.97  # what the average is for
 
 
-def test_that_the_file_describes_the_hyperparameters_with_their_prior(averaged):
-    assert averaged.attrs["invgp_hyperparameters"].split() == ["a_length_scale_x", "a_std_factor"]
-    assert "averaged over" in averaged.attrs["invgp_draws"]
-    scale, factor = averaged["a_length_scale_x_sample"], averaged["a_std_factor_sample"]
+def test_that_the_file_describes_the_hyperparameters_with_their_prior(averaged_posterior):
+    assert averaged_posterior.attrs["invgp_hyperparameters"].split() == ["a_length_scale_x", "a_std_factor"]
+    assert "averaged over" in averaged_posterior.attrs["invgp_draws"]
+    scale, factor = averaged_posterior["a_length_scale_x_sample"], averaged_posterior["a_std_factor_sample"]
     assert scale.dims == factor.dims == ("draw",)
-    assert averaged.sizes["draw"] == averaged["whitened_sample"].sizes["draw"]
+    assert averaged_posterior.sizes["draw"] == averaged_posterior["whitened_sample"].sizes["draw"]
     assert scale.attrs["units"] == "km"
     assert (scale.attrs["prior_median"], scale.attrs["prior_factor"]) == (LENGTH, FACTOR)
-    assert scale.attrs["most_probable"] == pytest.approx(averaged["a"].attrs["length_scale"])
+    assert scale.attrs["most_probable"] == pytest.approx(averaged_posterior["a"].attrs["length_scale"])
     assert factor.attrs["process_std"] == STD
 
 
@@ -116,10 +120,10 @@ def test_that_learnt_noise_is_averaged_too():
     assert drawn.std() == pytest.approx(spread[2], rel=0.12)
 
 
-def test_that_a_map_uses_the_hyperparameters_of_each_draw(averaged, tmp_path):
+def test_that_a_map_uses_the_hyperparameters_of_each_draw(averaged_posterior, tmp_path):
     """Between the sites and far from them, where the spread is that of the prior averaged over its factor."""
     file = tmp_path / "posterior.nc"
-    invgp.write(averaged, file)
+    invgp.write(averaged_posterior, file)
     with invgp.open_posterior(file) as stored:
         there = invgp.predict(stored, grid="x=0.3:30.3:3", draws=50)
     points = there["x"].values

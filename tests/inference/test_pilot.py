@@ -8,8 +8,7 @@ import pytest
 import invgp
 from invgp.emulation.run_schedule import most_runs, runs_of_steps
 from invgp.errors import ConfigError, PriorConflictError
-from invgp.inference.expected_cost import expected_cost
-from invgp.inference.pilot import Pilot, pilot_size, run_pilot
+from invgp.inference.pilot import Pilot, expected_cost, pilot_size, run_pilot
 from invgp.inference.prior_conflict import find_conflicts_at_prior_mean, find_prior_conflicts
 
 SITES = 12

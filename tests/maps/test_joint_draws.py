@@ -26,7 +26,7 @@ def linear():
 
 
 @pytest.fixture(scope="module")
-def layered():
+def layered_posterior():
     return invgp.invert(map_problem())
 
 
@@ -70,10 +70,10 @@ def test_that_draws_have_the_joint_covariance_of_the_exact_posterior(linear, met
     np.testing.assert_allclose(found["both_sample"], found["velocity_sample"] * found["depth_sample"])
 
 
-def test_that_draws_do_not_change_with_the_size_of_the_blocks(layered, method):
-    whole = predict(layered, grid="10", draws=3, exceed=["thickness > 9"])
-    pieces = predict(layered, grid="10", draws=3, exceed=["thickness > 9"], memory=10_000)
-    assert plan_map(layered, grid="10", draws=3, memory=10_000).block_points < whole.sizes["easting"]
+def test_that_draws_do_not_change_with_the_size_of_the_blocks(layered_posterior, method):
+    whole = predict(layered_posterior, grid="10", draws=3, exceed=["thickness > 9"])
+    pieces = predict(layered_posterior, grid="10", draws=3, exceed=["thickness > 9"], memory=10_000)
+    assert plan_map(layered_posterior, grid="10", draws=3, memory=10_000).block_points < whole.sizes["easting"]
     assert whole.attrs["invgp_map_draws"] == method
     xr.testing.assert_allclose(whole.drop_attrs(), pieces.drop_attrs(), rtol=1e-9)
 

@@ -75,7 +75,7 @@ def linear():
 
 
 @pytest.fixture(scope="module")
-def layered():
+def layered_posterior():
     return invert_changed("coupled")
 
 
@@ -153,9 +153,9 @@ def test_that_a_linear_expression_has_its_closed_form(linear):
     assert found["sum"].attrs["units"] == "km"
 
 
-def test_that_a_derived_quantity_from_draws_agrees_with_the_closed_form_of_the_log_normal(layered):
+def test_that_a_derived_quantity_from_draws_agrees_with_the_closed_form_of_the_log_normal(layered_posterior):
     found = predict(
-        layered, grid="20", derive=["scaled = 3 * resistivity", "product = resistivity[1] * resistivity[2]"]
+        layered_posterior, grid="20", derive=["scaled = 3 * resistivity", "product = resistivity[1] * resistivity[2]"]
     )
     np.testing.assert_allclose(found["scaled"], 3 * found["resistivity"], rtol=2e-3)
     np.testing.assert_allclose(found["scaled_std"], 3 * found["resistivity_std"], rtol=2e-2)
@@ -251,7 +251,7 @@ def test_that_lines_and_volumes_are_predicted(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("grid", ["10", "points.csv"])
-def test_that_a_map_file_is_the_map_and_passes_the_compliance_checker(layered, grid, tmp_path):
+def test_that_a_map_file_is_the_map_and_passes_the_compliance_checker(layered_posterior, grid, tmp_path):
     (tmp_path / "points.csv").write_text("easting,northing\n500010,6000010\n500020,6000010\n500030,6000012\n")
     grid = str(tmp_path / grid) if grid.endswith("csv") else grid
     wish = {
@@ -261,18 +261,18 @@ def test_that_a_map_file_is_the_map_and_passes_the_compliance_checker(layered, g
         "exceed": ["resistivity > 50"],
         "memory": 10**5,
     }
-    path = write(plan_map(layered, **wish), tmp_path / "map.nc")
+    path = write(plan_map(layered_posterior, **wish), tmp_path / "map.nc")
     with xr.open_dataset(path) as opened:
         xr.testing.assert_identical(
-            opened.load().drop_attrs(deep=False), predict(layered, **wish).drop_attrs(deep=False)
+            opened.load().drop_attrs(deep=False), predict(layered_posterior, **wish).drop_attrs(deep=False)
         )
     assert complaints(path) == []
     assert [p.name for p in tmp_path.glob(".*")] == []
 
 
-def test_that_gdal_sees_the_map_where_it_is(layered, tmp_path):
+def test_that_gdal_sees_the_map_where_it_is(layered_posterior, tmp_path):
     rasterio = pytest.importorskip("rasterio")
-    path = write(plan_map(layered, grid="10"), tmp_path / "map.nc")
+    path = write(plan_map(layered_posterior, grid="10"), tmp_path / "map.nc")
     with rasterio.open(f"netcdf:{path}:resistivity") as seen:
         assert seen.crs == rasterio.crs.CRS.from_epsg(28354)
         assert seen.res == (10.0, 10.0)

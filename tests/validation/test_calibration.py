@@ -19,12 +19,12 @@ from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation,
 from invgp.validation import calibration
 from invgp.validation import calibration_trial as trial
 from invgp.validation.calibration import InterruptedCalibration, identity
-from invgp.validation.calibration_summary import coverage_of
 from invgp.validation.calibration_trial import run_trial
 from invgp.validation.coverage import (
     INTERVALS,
     bin_count,
     count_band,
+    coverage_of,
     dependence_of_sites,
     interval_coverage,
     rank_counts,

@@ -17,7 +17,10 @@ NUMPY = any_namespace(np.empty(0))
 
 def array_namespace(*arrays: Array) -> Any:
     """Return the namespace of arrays, with a shortcut for NumPy, because it is called very often."""
-    return NUMPY if all(type(array) is np.ndarray for array in arrays) else any_namespace(*arrays)
+    for array in arrays:
+        if type(array) is not np.ndarray:
+            return any_namespace(*arrays)
+    return NUMPY
 
 
 class DeviceError(RuntimeError):
@@ -43,12 +46,30 @@ class Backend:
     dtype: str = "float64"
 
     def asarray(self, array: Any) -> Array:
-        """Convert `array` to a floating-point array on this backend."""
+        """Convert `array` to a floating-point array on this backend.
+
+        Parameters
+        ----------
+        array : array or nested sequence of numbers
+
+        Returns
+        -------
+        Array
+        """
         xp = self.namespace
         return xp.asarray(array, dtype=getattr(xp, self.dtype), device=self.device)
 
     def asmask(self, array: Any) -> Array:
-        """Convert `array` to a Boolean array on this backend."""
+        """Convert `array` to a Boolean array on this backend.
+
+        Parameters
+        ----------
+        array : array or nested sequence of bool
+
+        Returns
+        -------
+        Array
+        """
         return self.namespace.asarray(array, dtype=self.namespace.bool, device=self.device)
 
 

@@ -37,6 +37,15 @@ def product(left: Array, right: Array) -> Array:
 
     NumPy and SciPy each have a BLAS with its own threads. After their work, the threads of one wait actively on the
     cores that the other needs, so large products must not alternate between the two.
+
+    Parameters
+    ----------
+    left : Array, shape (..., N, D)
+    right : Array, shape (..., D, M)
+
+    Returns
+    -------
+    Array, shape (..., N, M)
     """
     xp = array_namespace(left, right)
     if not is_numpy_namespace(xp):
@@ -54,7 +63,19 @@ def product(left: Array, right: Array) -> Array:
 
 
 def vector_matrix_product(columns: Array, weights: Array) -> Array:
-    """Compute v^T W, the sum over m of v_m w_mb, (..., B), for W (..., M, B) and v (..., M)."""
+    """Compute v^T W, the sum over m of v_m w_mb, (..., B), for W (..., M, B) and v (..., M).
+
+    Parameters
+    ----------
+    columns : Array, shape (..., M)
+        v.
+    weights : Array, shape (..., M, B)
+        W.
+
+    Returns
+    -------
+    Array, shape (..., B)
+    """
     xp = array_namespace(columns, weights)
     if is_numpy_namespace(xp):
         return np.einsum("...mb,...m->...b", columns, weights)
@@ -62,7 +83,19 @@ def vector_matrix_product(columns: Array, weights: Array) -> Array:
 
 
 def matrix_vector_product(columns: Array, weights: Array) -> Array:
-    """Compute W g, the sum over b of w_mb g_b, (..., M), for W (..., M, B) and g (..., B)."""
+    """Compute W g, the sum over b of w_mb g_b, (..., M), for W (..., M, B) and g (..., B).
+
+    Parameters
+    ----------
+    columns : Array, shape (..., B)
+        g.
+    weights : Array, shape (..., M, B)
+        W.
+
+    Returns
+    -------
+    Array, shape (..., M)
+    """
     xp = array_namespace(columns, weights)
     if is_numpy_namespace(xp):
         return np.einsum("...mb,...b->...m", columns, weights)
@@ -70,12 +103,30 @@ def matrix_vector_product(columns: Array, weights: Array) -> Array:
 
 
 def sum_of_squares(matrices: Array) -> Array:
-    """Compute the sum of squares of each column, (..., M, B) -> (..., B)."""
+    """Compute the sum of squares of each column, (..., M, B) -> (..., B).
+
+    Parameters
+    ----------
+    matrices : Array, shape (..., M, B)
+
+    Returns
+    -------
+    Array, shape (..., B)
+    """
     return sum_of_products(matrices, matrices)
 
 
 def sum_of_products(left: Array, right: Array) -> Array:
-    """Compute the sum over each column of the elementwise product of two matrices, (..., M, B) each -> (..., B)."""
+    """Compute the sum over each column of the elementwise product of two matrices, (..., M, B) each -> (..., B).
+
+    Parameters
+    ----------
+    left, right : Array, shape (..., M, B)
+
+    Returns
+    -------
+    Array, shape (..., B)
+    """
     xp = array_namespace(left, right)
     if is_numpy_namespace(xp):
         return np.einsum("...mb,...mb->...b", left, right)
@@ -145,7 +196,17 @@ def tril_with_diagonal(matrices: Array, diagonal: Array, *, lower: bool = False)
 
 
 def symmetrise(lower: Array) -> Array:
-    """Build symmetric matrices (..., M, M) from their lower triangles."""
+    """Build symmetric matrices (..., M, M) from their lower triangles.
+
+    Parameters
+    ----------
+    lower : Array, shape (..., M, M)
+        Elements above the diagonals are not used.
+
+    Returns
+    -------
+    Array, shape (..., M, M)
+    """
     xp = array_namespace(lower)
     if not is_numpy_namespace(xp):
         return xp.tril(lower) + xp.matrix_transpose(xp.tril(lower, k=-1))
@@ -159,7 +220,19 @@ def symmetrise(lower: Array) -> Array:
 
 
 def transpose_multiply(lower: Array, right: Array) -> Array:
-    """Compute L^T x for lower triangular L (..., M, M) and x (..., M, B); with NumPy at half the cost of a product."""
+    """Compute L^T x for lower triangular L (..., M, M) and x (..., M, B); with NumPy at half the cost of a product.
+
+    Parameters
+    ----------
+    lower : Array, shape (..., M, M)
+        L, lower triangular.
+    right : Array, shape (..., M, B)
+        x.
+
+    Returns
+    -------
+    Array, shape (..., M, B)
+    """
     xp = array_namespace(lower, right)
     if not is_numpy_namespace(xp):
         return xp.matrix_transpose(lower) @ right
@@ -175,6 +248,19 @@ def lower_product(lower: Array, right: Array, *, transposed: bool = False) -> Ar
     """Compute the lower triangles of L x, or L^T x, for lower triangular L and x (..., M, M), at a third of the cost.
 
     Elements above the diagonals are zero for L x, and undefined for L^T x.
+
+    Parameters
+    ----------
+    lower : Array, shape (..., M, M)
+        L, lower triangular.
+    right : Array, shape (..., M, M)
+        x, lower triangular.
+    transposed : bool
+        Whether L^T x is computed instead of L x.
+
+    Returns
+    -------
+    Array, shape (..., M, M)
     """
     xp = array_namespace(lower, right)
     if not is_numpy_namespace(xp):
@@ -194,7 +280,17 @@ def lower_product(lower: Array, right: Array, *, transposed: bool = False) -> Ar
 
 
 def lower_outer_product(left: Array, right: Array) -> Array:
-    """Compute the lower triangles of a b^T for lower triangular a and b (..., M, M); elements above are undefined."""
+    """Compute the lower triangles of a b^T for lower triangular a and b (..., M, M); elements above are undefined.
+
+    Parameters
+    ----------
+    left, right : Array, shape (..., M, M)
+        a and b, lower triangular.
+
+    Returns
+    -------
+    Array, shape (..., M, M)
+    """
     xp = array_namespace(left, right)
     if not is_numpy_namespace(xp):
         return left @ xp.matrix_transpose(right)
@@ -312,7 +408,17 @@ def solve_triangular(factors: Array, right: Array, *, transposed: bool = False, 
 
 
 def lower_inverse(factors: Array) -> Array:
-    """Compute inverses of lower triangular matrices (..., M, M); with NumPy at half the cost of a triangular solve."""
+    """Compute inverses of lower triangular matrices (..., M, M); with NumPy at half the cost of a triangular solve.
+
+    Parameters
+    ----------
+    factors : Array, shape (..., M, M)
+        Lower triangular matrices.
+
+    Returns
+    -------
+    Array, shape (..., M, M)
+    """
     xp = array_namespace(factors)
     if not is_numpy_namespace(xp):
         return solve_triangular(factors, xp.broadcast_to(identity(factors), factors.shape))

@@ -87,7 +87,17 @@ def _squared_mean_changes(factor: Array, old: Marginals, new: Marginals) -> Arra
 
 
 def spread_movement(old: Marginals, new: Marginals) -> float:
-    """Compute the largest change of the log standard deviation over the sites (root mean square over latents)."""
+    """Compute the largest change of the log standard deviation over the sites (root mean square over latents).
+
+    Parameters
+    ----------
+    old, new : Marginals
+        Marginals of two posteriors at the same sites.
+
+    Returns
+    -------
+    float
+    """
     return math.sqrt(float(array_namespace(old.mean).max(_squared_spread_changes(old, new))))
 
 

@@ -264,7 +264,18 @@ def estimate_by_output(z: Array, residuals: Array, valid: Array, *, quadratic: b
 
 
 def sum_over_outputs(by_output: SiteTerms, log_normaliser: Array) -> SiteTerms:
-    """Sum the terms of all outputs and add the normaliser, shape (N,)."""
+    """Sum the terms of all outputs and add the normaliser, shape (N,).
+
+    Parameters
+    ----------
+    by_output : SiteTerms
+        Terms of each output.
+    log_normaliser : Array, shape (N,)
+
+    Returns
+    -------
+    SiteTerms
+    """
     xp = array_namespace(log_normaliser)
     value, gradient, curvature = (xp.sum(part, axis=0) for part in by_output)
     return SiteTerms(log_normaliser + value, gradient, curvature)

@@ -47,7 +47,16 @@ class StepOptions:
     pass_slack: float = 1e-3
 
     def slack(self, stage: Stage) -> float:
-        """Return the largest accepted decrease of the bound in a stage, in nats per latent and site."""
+        """Return the largest accepted decrease of the bound in a stage, in nats per latent and site.
+
+        Parameters
+        ----------
+        stage : Stage
+
+        Returns
+        -------
+        float, in nats
+        """
         return self.bound_slack if stage.quadratic else self.linear_slack
 
 

@@ -105,7 +105,17 @@ class NodeSlopes:
         )
 
     def covariance(self, kernel: Kernel) -> Array:
-        """Compute the covariance (k, k) of the outputs for another kernel."""
+        """Compute the covariance (k, k) of the outputs for another kernel.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            Kernel with other parameters.
+
+        Returns
+        -------
+        Array, shape (k, k)
+        """
         xp = array_namespace(self.nodes)
         node_covariance = kernel(self.nodes, self.nodes)
         return sum(slope @ node_covariance @ xp.matrix_transpose(slope) for slope in self.slopes)

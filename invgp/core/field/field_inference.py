@@ -460,14 +460,33 @@ class FieldInference:
         return q, q.step(error_free_terms.precision_factor, error_free_terms.gradient, 1.0), self._bound(terms, q)
 
     def average_regression(self, regression: AnyRegression, q: LowRankGaussian) -> _AveragedRegression:
-        """Average the regression over a posterior."""
+        """Average the regression over a posterior.
+
+        Parameters
+        ----------
+        regression : Regression or LocalRegression
+        q : LowRankGaussian
+            Posterior of the variables.
+        """
         xp = array_namespace(self.y)
         value, slope = regression.average_over(q)
         _, error = regression.predictions(q.samples(self.normals))
         return _AveragedRegression(value, slope, xp.mean(error, axis=0))
 
     def noise_weights(self, regression: AnyRegression, averaged: _AveragedRegression, q: LowRankGaussian) -> Array:
-        """Compute the precisions (D,) of the noise: 1, or for Student-t noise their expectation given the residuals."""
+        """Compute the precisions (D,) of the noise: 1, or for Student-t noise their expectation given the residuals.
+
+        Parameters
+        ----------
+        regression : Regression or LocalRegression
+        averaged : regression averaged over `q`
+        q : LowRankGaussian
+            Posterior of the variables.
+
+        Returns
+        -------
+        Array, shape (D,)
+        """
         xp = array_namespace(self.y)
         if self.degrees is None:
             return xp.ones_like(self.y)

@@ -22,7 +22,6 @@ from invgp.core.sampling.hamiltonian import HamiltonianOptions, LogDensity, samp
 from invgp.core.sampling.tempering import TemperingOptions, temper
 
 Floats = NDArray[np.float64]
-LINEAR = 0.1  # noise standard deviations: a regression that is curved by less over the prior has no other modes
 POPULATIONS, FINAL_MOVES = 4, 3  # independent populations of the search for modes, and their moves at the end
 SEPARATE_CHAINS = 1.0  # between-chain variance relative to that within chains, above which chains may be in modes
 SEPARATE_MODES = 3.0  # within-chain standard deviations between the means of neighbouring chains of two modes
@@ -64,7 +63,20 @@ class RegressionTarget:
         )
 
     def log_likelihood(self, w: Array, trust: float = 0.0) -> tuple[Array, Array]:
-        """Compute the log likelihood (S,) and its gradient (S, R); see `RegressionLikelihood.log_likelihood`."""
+        """Compute the log likelihood (S,) and its gradient (S, R); see `RegressionLikelihood.log_likelihood`.
+
+        Parameters
+        ----------
+        w : Array, shape (S, R)
+            Variables.
+        trust : float
+            As in `RegressionLikelihood.log_likelihood`.
+
+        Returns
+        -------
+        value : Array, shape (S,), in nats
+        gradient : Array, shape (S, R)
+        """
         if self.mixing is None:
             return self.inference.likelihood.log_likelihood(self.regression, w, self.weights, trust)
         mixing = self.mixing
@@ -73,7 +85,17 @@ class RegressionTarget:
         return value, gradient @ mixing
 
     def gaussian(self, linear: LowRankGaussian) -> LowRankGaussian:
-        """Convert a Gaussian posterior of w by linearisation to one of the variables of the other prior."""
+        """Convert a Gaussian posterior of w by linearisation to one of the variables of the other prior.
+
+        Parameters
+        ----------
+        linear : LowRankGaussian
+            Posterior of w by linearisation.
+
+        Returns
+        -------
+        LowRankGaussian
+        """
         if self.mixing is None:
             return linear
         xp = array_namespace(linear.mean)
@@ -84,7 +106,20 @@ class RegressionTarget:
         return LowRankGaussian(found.covariance_times(mixed @ shift), found.precision_factor)
 
     def density(self, mean: Array, root: Array, power: float = 1.0) -> LogDensity:
-        """Return the log density of x, with w = mean + x @ root, for the likelihood raised to a power."""
+        """Return the log density of x, with w = mean + x @ root, for the likelihood raised to a power.
+
+        Parameters
+        ----------
+        mean : Array, shape (R,)
+        root : Array, shape (R, R)
+        power : float
+            Power of the likelihood, from 0 to 1.
+
+        Returns
+        -------
+        callable
+            Log density and gradient of x (S, R).
+        """
         transposed = array_namespace(root).matrix_transpose(root)
 
         def log_density(x: Array) -> tuple[Array, Array]:

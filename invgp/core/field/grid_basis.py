@@ -53,7 +53,17 @@ class Basis:
         return int(self.modes.shape[1])
 
     def coordinates(self, fields: Array) -> Array:
-        """Compute the variables (n, R) whose fields are nearest to given fields (n, G)."""
+        """Compute the variables (n, R) whose fields are nearest to given fields (n, G).
+
+        Parameters
+        ----------
+        fields : Array, shape (n, G)
+            Values at the nodes.
+
+        Returns
+        -------
+        Array, shape (n, R)
+        """
         return (fields @ self.modes) / self.variances
 
 

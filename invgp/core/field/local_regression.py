@@ -38,7 +38,16 @@ class Block:
     modes: Modes
 
     def project(self, w: Array) -> Array:
-        """Project variables (n, R) to those of the block (n, r)."""
+        """Project variables (n, R) to those of the block (n, r).
+
+        Parameters
+        ----------
+        w : Array, shape (n, R)
+
+        Returns
+        -------
+        Array, shape (n, r)
+        """
         return w if self.projection is None else w @ self.projection
 
 
@@ -83,14 +92,32 @@ class LocalRegression:
         return xp.concat(rows)
 
     def inner_products(self, w: Array) -> Array:
-        """Compute the inner products (m, n B) of w (m, R) with the runs, for each of B blocks."""
+        """Compute the inner products (m, n B) of w (m, R) with the runs, for each of B blocks.
+
+        Parameters
+        ----------
+        w : Array, shape (m, R)
+
+        Returns
+        -------
+        Array, shape (m, n B)
+        """
         return array_namespace(w).concat(
             [part.inner_products(w @ block.projection) for block, part in zip(self.blocks, self.parts, strict=True)],
             axis=1,
         )
 
     def mean(self, w: Array) -> Array:
-        """Compute the expected outputs (m, D) at w (m, R)."""
+        """Compute the expected outputs (m, D) at w (m, R).
+
+        Parameters
+        ----------
+        w : Array, shape (m, R)
+
+        Returns
+        -------
+        Array, shape (m, D), in standard deviations of the noise
+        """
         return (self.centre + self.predictions(w)[0] @ self.directions) / self.scale
 
     def predictions(self, w: Array, inner_products: Array | None = None) -> tuple[Array, Array]:
@@ -107,7 +134,17 @@ class LocalRegression:
         return xp.concat(expected, axis=1), xp.concat(errors, axis=1)
 
     def predictions_with_derivatives(self, w: Array) -> tuple[Array, Array, ChainRule]:
-        """Compute expectation and variance (m, k) of z at w (m, R), and the chain rule for their derivatives."""
+        """Compute expectation and variance (m, k) of z at w (m, R), and the chain rule for their derivatives.
+
+        Parameters
+        ----------
+        w : Array, shape (m, R)
+
+        Returns
+        -------
+        mean, variance : Array, shape (m, k)
+        chain_rule : ChainRule
+        """
         xp = array_namespace(w)
         found = [
             part.predictions_with_derivatives(w @ block.projection)
@@ -125,7 +162,16 @@ class LocalRegression:
         return xp.concat(expected, axis=1), xp.concat(errors, axis=1), chain_rule
 
     def run_weights(self, w: Array) -> list[Array]:
-        """Compute the weights (m, n) of the runs in the expected outputs at w (m, R), for each block."""
+        """Compute the weights (m, n) of the runs in the expected outputs at w (m, R), for each block.
+
+        Parameters
+        ----------
+        w : Array, shape (m, R)
+
+        Returns
+        -------
+        list of Array, shape (m, n)
+        """
         return [
             weights
             for block, part in zip(self.blocks, self.parts, strict=True)
@@ -133,7 +179,18 @@ class LocalRegression:
         ]
 
     def average_over(self, q: LowRankGaussian) -> tuple[Array, Array]:
-        """Compute value (k,) and slope (k, R) of z, averaged over w ~ q, in closed form."""
+        """Compute value (k,) and slope (k, R) of z, averaged over w ~ q, in closed form.
+
+        Parameters
+        ----------
+        q : LowRankGaussian
+            Posterior of the variables.
+
+        Returns
+        -------
+        value : Array, shape (k,)
+        slope : Array, shape (k, R)
+        """
         xp = array_namespace(q.mean)
         values, slopes = [], []
         for block, part in zip(self.blocks, self.parts, strict=True):
@@ -185,6 +242,17 @@ def fit_blocks(
 
 
 def taper(distance: np.ndarray) -> np.ndarray:
-    """Compute a weight that decreases smoothly from 1 at distance 0 to 0 at distance 1 and beyond (Wendland 1995)."""
+    """Compute a weight that decreases smoothly from 1 at distance 0 to 0 at distance 1 and beyond (Wendland 1995).
+
+    Parameters
+    ----------
+    distance : array
+        Distances, relative to the range of the taper.
+
+    Returns
+    -------
+    array
+        Weights of the same shape.
+    """
     near = np.maximum(1.0 - distance, 0.0)
     return np.asarray(near**4 * (4.0 * distance + 1.0))

@@ -32,7 +32,16 @@ class RegressionLikelihood:
     degrees: float | None = None
 
     def residual(self, regression: AnyRegression) -> Array:
-        """Compute the scaled data (D,) minus the centre of the regression."""
+        """Compute the scaled data (D,) minus the centre of the regression.
+
+        Parameters
+        ----------
+        regression : Regression or LocalRegression
+
+        Returns
+        -------
+        Array, shape (D,)
+        """
         return self.y * regression.scale - regression.centre
 
     def log_density(
@@ -114,7 +123,16 @@ class RegressionLikelihood:
         return value, chain_rule(-(by_off @ xp.matrix_transpose(directions)), by_error)
 
     def log_constant(self, regression: AnyRegression) -> float:
-        """Compute the logarithm of the likelihood of the whitened data minus `log_likelihood`, in nats."""
+        """Compute the logarithm of the likelihood of the whitened data minus `log_likelihood`, in nats.
+
+        Parameters
+        ----------
+        regression : Regression or LocalRegression
+
+        Returns
+        -------
+        float
+        """
         xp = array_namespace(self.y)
         log_scale, data = float(xp.sum(xp.log(regression.scale))), int(self.y.shape[0])
         if self.degrees is None:

@@ -110,7 +110,19 @@ class Transition(NamedTuple):
 
 
 def evaluate(log_density: LogDensity, z: Array) -> Points:
-    """Evaluate a log density; a value or gradient that is not finite becomes minus infinity and zero."""
+    """Evaluate a log density; a value or gradient that is not finite becomes minus infinity and zero.
+
+    Parameters
+    ----------
+    log_density : callable
+        Log density and gradient of points (C, D).
+    z : Array, shape (C, D)
+        Positions of the chains.
+
+    Returns
+    -------
+    Points
+    """
     xp = array_namespace(z)
     with np.errstate(over="ignore", invalid="ignore"):
         value, gradient = log_density(z)
@@ -222,11 +234,31 @@ class StepSizeAdaptation:
 
     @staticmethod
     def start(step: float) -> StepSizeAdaptation:
-        """Start at a step size."""
+        """Start at a step size.
+
+        Parameters
+        ----------
+        step : float
+            First step size.
+
+        Returns
+        -------
+        StepSizeAdaptation
+        """
         return StepSizeAdaptation(math.log(2.0 * step), math.log(step), math.log(step))
 
     def update(self, shortfall: float) -> StepSizeAdaptation:
-        """Update with the wanted minus the observed acceptance rate."""
+        """Update with the wanted minus the observed acceptance rate.
+
+        Parameters
+        ----------
+        shortfall : float
+            Wanted minus observed acceptance rate.
+
+        Returns
+        -------
+        StepSizeAdaptation
+        """
         count = self.count + 1
         error = (1.0 - 1.0 / (count + 10)) * self.error + shortfall / (count + 10)
         log_step = self.centre - math.sqrt(count) / 0.05 * error * 0.2
@@ -247,7 +279,23 @@ class LengthAdaptation:
     count: int = 0
 
     def update(self, before: Array, moved: Transition, duration: float, longest: float) -> LengthAdaptation:
-        """Update with trajectories from `before` (C, D) of this duration."""
+        """Update with trajectories from `before` (C, D) of this duration.
+
+        Parameters
+        ----------
+        before : Array, shape (C, D)
+            Starts of the trajectories.
+        moved : Transition
+            Their outcome.
+        duration : float
+            Length of these trajectories.
+        longest : float
+            Largest length.
+
+        Returns
+        -------
+        LengthAdaptation
+        """
         xp = array_namespace(before)
         weights = backend_of(before).asarray(moved.acceptance)
         total = float(xp.sum(weights))
@@ -270,7 +318,17 @@ class LengthAdaptation:
 
 
 def fractions(count: int) -> Floats:
-    """Return a low-discrepancy sequence (count,) in (0.4, 1]: factors of the trajectory length."""
+    """Return a low-discrepancy sequence (count,) in (0.4, 1]: factors of the trajectory length.
+
+    Parameters
+    ----------
+    count : int
+        Number of trajectories.
+
+    Returns
+    -------
+    array, shape (count,)
+    """
     return np.asarray([1.0 - 0.6 * ((k * 0.6180339887498949) % 1.0) for k in range(1, count + 1)])
 
 
@@ -324,7 +382,17 @@ def adapt(
 
 
 def harmonic_mean(acceptance: Floats) -> float:
-    """Return the harmonic mean of acceptance probabilities, which the smallest dominate; 0 if there are none."""
+    """Return the harmonic mean of acceptance probabilities, which the smallest dominate; 0 if there are none.
+
+    Parameters
+    ----------
+    acceptance : array
+        Acceptance probabilities.
+
+    Returns
+    -------
+    float
+    """
     return float(1.0 / np.mean(1.0 / np.maximum(acceptance, 1e-2))) if acceptance.size else 0.0
 
 
@@ -424,7 +492,18 @@ def _independent_draws(visited: Floats) -> float:
 
 
 def transforms_of(log_density: LogDensity) -> Transform:
-    """Return the transforms of any log density, by two matrix products per call."""
+    """Return the transforms of any log density, by two matrix products per call.
+
+    Parameters
+    ----------
+    log_density : callable
+        Log density and gradient of points (C, D).
+
+    Returns
+    -------
+    callable
+        Receives a matrix (D, D), and returns the log density of x with z = x @ matrix.
+    """
 
     def transform(root: Array) -> LogDensity:
         transposed = array_namespace(root).matrix_transpose(root)

@@ -148,6 +148,16 @@ def nested_order(points: Floats, shares: Floats) -> NDArray[np.intp]:
 
     The points are divided into halves of equal weight, perpendicular to their longest extent, and so on. Systematic
     resampling in this order takes points from everywhere.
+
+    Parameters
+    ----------
+    points : array, shape (n, H)
+    shares : array, shape (n,)
+        Weight of each point.
+
+    Returns
+    -------
+    array of int, shape (n,)
     """
 
     def divide(numbers: NDArray[np.intp]) -> list[NDArray[np.intp]]:
@@ -165,7 +175,21 @@ def nested_order(points: Floats, shares: Floats) -> NDArray[np.intp]:
 
 
 def curvature(cost: Cost, theta: Floats, step: float) -> Floats:
-    """Compute the matrix (H, H) of second derivatives at theta (H,) by central differences; 0 where not finite."""
+    """Compute the matrix (H, H) of second derivatives at theta (H,) by central differences; 0 where not finite.
+
+    Parameters
+    ----------
+    cost : callable
+        Function of hyperparameters (H,).
+    theta : array, shape (H,)
+        Hyperparameters at which it is computed.
+    step : float
+        Step of the finite differences.
+
+    Returns
+    -------
+    array, shape (H, H)
+    """
     steps = step * np.eye(len(theta))
     with np.errstate(invalid="ignore"):
         found = [

@@ -66,7 +66,17 @@ class SiteTarget:
         return xp.sqrt(xp.maximum(residual, xp.zeros_like(residual))).T
 
     def latents(self, v: Array) -> Array:
-        """Compute the latents (C, N, Q) of variables v (C, D)."""
+        """Compute the latents (C, N, Q) of variables v (C, D).
+
+        Parameters
+        ----------
+        v : Array, shape (C, D)
+            Variables of C chains.
+
+        Returns
+        -------
+        Array, shape (C, N, Q)
+        """
         xp, prior = array_namespace(v), self.prior
         inducing = xp.reshape(v[:, : self.inducing_size], (-1, prior.latent_count, prior.inducing_count))
         f = xp.permute_dims(xp.permute_dims(inducing, (1, 0, 2)) @ self.projections, (1, 2, 0)) + prior.mean
@@ -75,7 +85,17 @@ class SiteTarget:
         return f
 
     def pull_back(self, gradient: Array) -> Array:
-        """Convert a gradient (C, N, Q) with respect to the latents to one (C, D) with respect to the variables."""
+        """Convert a gradient (C, N, Q) with respect to the latents to one (C, D) with respect to the variables.
+
+        Parameters
+        ----------
+        gradient : Array, shape (C, N, Q)
+            Derivatives by the latents at the sites.
+
+        Returns
+        -------
+        Array, shape (C, D)
+        """
         xp = array_namespace(gradient)
         by_latent = xp.permute_dims(gradient, (2, 0, 1)) @ xp.matrix_transpose(self.projections)
         inducing = xp.reshape(xp.permute_dims(by_latent, (1, 0, 2)), (-1, self.inducing_size))
@@ -102,30 +122,23 @@ class SiteTarget:
         return xp.sum(value, axis=1), self.pull_back(gradient())
 
     def log_density_value(self, v: Array) -> Array:
-        """Compute the log density (C,) as `log_density` does, without its gradient."""
-        xp = array_namespace(v)
-        value, _ = self.likelihood(self.latents(v))
-        return xp.sum(value, axis=1) - 0.5 * xp.sum(xp.square(v), axis=1)
-
-    def log_density(self, v: Array) -> tuple[Array, Array]:
-        """Compute the log density (C,) of the posterior at variables v (C, D), up to the evidence, and its gradient.
+        """Compute the log density (C,) of the posterior at variables v (C, D), up to the evidence.
 
         Parameters
         ----------
-        v : array, shape (C, D)
+        v : Array, shape (C, D)
             Variables of C chains.
 
         Returns
         -------
-        value : array, shape (C,), in nats
-        gradient : array, shape (C, D)
+        Array, shape (C,), in nats
         """
         xp = array_namespace(v)
-        value, gradient = self.log_likelihood(v)
-        return value - 0.5 * xp.sum(xp.square(v), axis=1), gradient - v
+        value, _ = self.likelihood(self.latents(v))
+        return xp.sum(value, axis=1) - 0.5 * xp.sum(xp.square(v), axis=1)
 
     def around(self, centre: Array, root: Array) -> LogDensity:
-        """Return the log density of z with v = centre + z @ root.
+        """Return the log density of z with v = centre + z @ root, up to the evidence, and its gradient.
 
         Parameters
         ----------
@@ -137,18 +150,43 @@ class SiteTarget:
         transposed = xp.matrix_transpose(root)
 
         def log_density(z: Array) -> tuple[Array, Array]:
-            value, gradient = self.log_density(self.variables(z, centre, root))
-            return value, multiply(gradient, transposed)
+            v = self.variables(z, centre, root)
+            value, gradient = self.log_likelihood(v)
+            return value - 0.5 * xp.sum(xp.square(v), axis=1), multiply(gradient - v, transposed)
 
         return log_density
 
     def variables(self, z: Array, centre: Array, root: Array) -> Array:
-        """Compute the variables v = centre + z @ root, (C, D)."""
+        """Compute the variables v = centre + z @ root, (C, D).
+
+        Parameters
+        ----------
+        z : Array, shape (C, D)
+            Coordinates of the sampler.
+        centre : Array, shape (D,)
+        root : Array, shape (D, D), or (Q M, Q M)
+            As in `around`.
+
+        Returns
+        -------
+        Array, shape (C, D)
+        """
         return centre + multiply(z, root)
 
 
 def multiply(z: Array, root: Array) -> Array:
-    """Multiply rows (C, D) by a matrix that acts on their first elements, as many as it has rows."""
+    """Multiply rows (C, D) by a matrix that acts on their first elements, as many as it has rows.
+
+    Parameters
+    ----------
+    z : Array, shape (C, D)
+    root : Array, shape (K, K)
+        With K at most D; the other elements stay unchanged.
+
+    Returns
+    -------
+    Array, shape (C, D)
+    """
     size = root.shape[0]
     if z.shape[1] == size:
         return z @ root
@@ -160,6 +198,18 @@ def gaussian_root(prior: Prior, sites: SiteFactors, power: float) -> Array:
     """Return T (Q M, Q M) with T^T T equal to the covariance of the prior times a power of the site factors.
 
     Site precisions must be positive semi-definite.
+
+    Parameters
+    ----------
+    prior : Prior
+    sites : SiteFactors
+        Gaussian approximations of the likelihoods.
+    power : float
+        Power of the site factors, from 0 (the prior) to 1 (the posterior).
+
+    Returns
+    -------
+    Array, shape (Q M, Q M)
     """
     xp = array_namespace(sites.shift)
     natural = natural_parameters(prior, sites)

@@ -192,7 +192,21 @@ def _whitening_root(v: Array, root: Array, different: int) -> Array:
 
 
 def next_change(levels: Floats, most: float, effective: float) -> float:
-    """Return the largest change of the power, up to `most`, that keeps the effective share in every population."""
+    """Return the largest change of the power, up to `most`, that keeps the effective share in every population.
+
+    Parameters
+    ----------
+    levels : array, shape (K, n)
+        Log likelihoods of the n particles of each of K populations, in nats.
+    most : float
+        Largest change of the power.
+    effective : float
+        Smallest effective share of the particles of a population after the change.
+
+    Returns
+    -------
+    float
+    """
     offset = levels - levels.max(axis=1, keepdims=True)
 
     def share(change: float) -> float:
@@ -209,7 +223,19 @@ def next_change(levels: Floats, most: float, effective: float) -> float:
 
 
 def resample(log_weights: Floats, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Return the numbers (n,) of the particles that systematic resampling selects."""
+    """Return the numbers (n,) of the particles that systematic resampling selects.
+
+    Parameters
+    ----------
+    log_weights : array, shape (n,)
+        Unnormalised, in nats.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    array of int, shape (n,)
+        Numbers of the selected particles.
+    """
     shares = np.cumsum(np.exp(log_weights - logsumexp(log_weights)))
     places = (rng.random() + np.arange(len(shares))) / len(shares)
     return np.minimum(np.searchsorted(shares / shares[-1], places), len(shares) - 1)

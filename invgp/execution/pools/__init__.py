@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from invgp.errors import ConfigError
-from invgp.execution.pools.pool import Loop, Pool, WorkerDeath
+from invgp.execution.pools.pool import Loop, Pool, Threads, WorkerDeath
 from invgp.problem import InferenceSettings
 
 __all__ = ["Loop", "Pool", "WorkerDeath", "open_pool"]
@@ -46,8 +46,6 @@ def open_pool(settings: InferenceSettings, *, workers: int | None = None, schedu
     if workers == 1:
         return Loop()
     if settings.backend == "threading":
-        from invgp.execution.pools.worker_threads import Threads  # noqa: PLC0415
-
         return Threads(workers)
     from invgp.execution.pools.worker_processes import Processes  # noqa: PLC0415
 

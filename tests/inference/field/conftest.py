@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def changed(folder: Path) -> Callable[..., invgp.Problem]:
+def load_problem(folder: Path) -> Callable[..., invgp.Problem]:
     """The problem of the config with some lines changed."""
 
     def load(changes: dict[str, str] | None = None) -> invgp.Problem:

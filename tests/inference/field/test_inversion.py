@@ -24,9 +24,9 @@ from invgp.progress import SilentMonitor
 
 
 def test_that_a_linear_field_has_its_exact_posterior_in_the_file(
-    changed: Callable[..., invgp.Problem], tmp_path: Path
+    load_problem: Callable[..., invgp.Problem], tmp_path: Path
 ) -> None:
-    problem = changed({"kept_variance = 0.999": "kept_variance = 0.999999"})
+    problem = load_problem({"kept_variance = 0.999": "kept_variance = 0.999999"})
     posterior = invgp.invert(problem)
     assert posterior.attrs["invgp_converged"] == "yes"
     assert posterior.attrs["invgp_runs"] < 60
@@ -47,15 +47,15 @@ def test_that_a_linear_field_has_its_exact_posterior_in_the_file(
     assert all(figure.stat().st_size > 10_000 for figure in figures)
 
 
-def test_that_draws_have_the_posterior_s_spread(changed: Callable[..., invgp.Problem]) -> None:
-    problem = changed()
+def test_that_draws_have_the_posterior_s_spread(load_problem: Callable[..., invgp.Problem]) -> None:
+    problem = load_problem()
     posterior = invgp.invert(problem.with_output(realizations=400))
     ratio = posterior["depth_sample"].std("realization") / posterior["depth_std"]
     assert 0.9 < float(ratio.median()) < 1.1
 
 
-def test_that_few_runs_give_a_wider_posterior_with_a_note(changed: Callable[..., invgp.Problem]) -> None:
-    problem = changed({"seed = 3": "seed = 3\nmax_runs = 9", "length_scale = 12": "length_scale = 5"})
+def test_that_few_runs_give_a_wider_posterior_with_a_note(load_problem: Callable[..., invgp.Problem]) -> None:
+    problem = load_problem({"seed = 3": "seed = 3\nmax_runs = 9", "length_scale = 12": "length_scale = 5"})
     posterior = invgp.invert(problem)
     assert posterior.attrs["invgp_runs"] == 9
     assert posterior.attrs["invgp_converged"] == "no"
@@ -65,9 +65,9 @@ def test_that_few_runs_give_a_wider_posterior_with_a_note(changed: Callable[...,
 
 @pytest.mark.slow
 def test_that_the_result_depends_neither_on_workers_nor_on_being_stopped(
-    changed: Callable[..., invgp.Problem], tmp_path: Path
+    load_problem: Callable[..., invgp.Problem], tmp_path: Path
 ) -> None:
-    problem = changed({"seed = 3": "seed = 3\nmax_runs = 30"})
+    problem = load_problem({"seed = 3": "seed = 3\nmax_runs = 30"})
     alone = invgp.invert(problem, ledger=tmp_path / "runs.sqlite")
     for again in (invgp.invert(problem, workers=2), invgp.invert(problem, ledger=tmp_path / "runs.sqlite")):
         np.testing.assert_array_equal(again["depth"], alone["depth"])
@@ -86,12 +86,12 @@ def test_that_the_result_depends_neither_on_workers_nor_on_being_stopped(
     ids=["noise", "length-scale", "mean", "learnt"],
 )
 def test_that_runs_of_earlier_inversions_are_reused(
-    changed: Callable[..., invgp.Problem], tmp_path: Path, change: dict[str, str]
+    load_problem: Callable[..., invgp.Problem], tmp_path: Path, change: dict[str, str]
 ) -> None:
     """A change of prior or noise asks for a batch of runs, and ends where it would have ended without them."""
     ledger, fine = tmp_path / "runs.sqlite", {"kept_variance = 0.999": "kept_variance = 0.999999"}
-    first = invgp.invert(changed(fine), ledger=ledger)
-    problem = changed(fine | change)
+    first = invgp.invert(load_problem(fine), ledger=ledger)
+    problem = load_problem(fine | change)
     alone, known = invgp.invert(problem), invgp.invert(problem, ledger=ledger)
     assert known.attrs["invgp_converged"] == "yes"
     assert known.attrs["invgp_runs"] < alone.attrs["invgp_runs"]
@@ -104,8 +104,8 @@ def test_that_runs_of_earlier_inversions_are_reused(
     assert again.attrs["invgp_runs_from_ledger"] == known.attrs["invgp_runs"]
 
 
-def test_that_failed_runs_are_left_out(changed: Callable[..., invgp.Problem]) -> None:
-    problem = changed(
+def test_that_failed_runs_are_left_out(load_problem: Callable[..., invgp.Problem]) -> None:
+    problem = load_problem(
         {"averages:averages": "averages:half_fail", "seed = 3": "seed = 3\nmax_failed_share = 0.8\nmax_runs = 90"}
     )
     posterior = invgp.invert(problem)
@@ -114,17 +114,17 @@ def test_that_failed_runs_are_left_out(changed: Callable[..., invgp.Problem]) ->
     np.testing.assert_allclose(posterior["depth"][10:], mean[10:], atol=float(std.max()))
 
 
-def test_that_a_simulator_that_always_fails_is_reported(changed: Callable[..., invgp.Problem]) -> None:
+def test_that_a_simulator_that_always_fails_is_reported(load_problem: Callable[..., invgp.Problem]) -> None:
     with pytest.raises(RunsFailedError, match="never"):
-        invgp.invert(changed({"averages:averages": "averages:always_fails"}))
+        invgp.invert(load_problem({"averages:averages": "averages:always_fails"}))
 
 
-def test_that_nodes_may_come_from_a_file(changed: Callable[..., invgp.Problem], folder: Path) -> None:
-    regular = changed()
+def test_that_nodes_may_come_from_a_file(load_problem: Callable[..., invgp.Problem], folder: Path) -> None:
+    regular = load_problem()
     rows = "\n".join(str(x) for x in regular.grid.X[:, 0])
     (folder / "nodes.csv").write_text(f"x\n{rows}\n", encoding="utf-8")
     lines = '[grid.coordinates.position]\nunit = "m"\nstart = 0\nstop = 98\nstep = 2'
-    problem = changed({lines: '[grid]\nfile = "nodes.csv"\n[grid.coordinates.position]\nunit = "m"\ncolumn = "x"'})
+    problem = load_problem({lines: '[grid]\nfile = "nodes.csv"\n[grid.coordinates.position]\nunit = "m"\ncolumn = "x"'})
     np.testing.assert_array_equal(problem.grid.X, regular.grid.X)
     assert problem.grid.shape == ()
     assert regular.grid.shape == (50,)
@@ -149,10 +149,10 @@ def test_that_nodes_may_come_from_a_file(changed: Callable[..., invgp.Problem], 
     ],
 )
 def test_that_a_mistake_is_reported_in_one_sentence(
-    changed: Callable[..., invgp.Problem], old: str, new: str, sentence: str
+    load_problem: Callable[..., invgp.Problem], old: str, new: str, sentence: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        invgp.invert(changed({old: new}))
+        invgp.invert(load_problem({old: new}))
     assert sentence in str(caught.value)
 
 
@@ -172,11 +172,11 @@ with open("table.txt", "a") as table:
 
 @pytest.mark.slow
 def test_that_a_program_takes_a_whole_layer_and_gives_a_whole_table(
-    changed: Callable[..., invgp.Problem], folder: Path
+    load_problem: Callable[..., invgp.Problem], folder: Path
 ) -> None:
     (folder / "program.py").write_text(PROGRAM, encoding="utf-8")
     (folder / "layer.tpl").write_text("{depth[*]:.12g}\n", encoding="utf-8")
-    problem = changed(
+    problem = load_problem(
         {
             'adapter = "callable"\nfunction = "averages:averages"\nvectorised = false\n': (
                 f'adapter = "executable"\ncommand = ["{sys.executable}", "{folder / "program.py"}"]\ntimeout = 60\n'
@@ -255,10 +255,10 @@ def most_lack_the_first(number: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("length", [None, 15])
 def test_that_the_posterior_is_exact_if_outputs_are_missing_in_half_of_the_runs(
-    changed: Callable[..., invgp.Problem], length: int | None
+    load_problem: Callable[..., invgp.Problem], length: int | None
 ) -> None:
     correlated = "" if length is None else f"\ncorrelation_length.average = {length}"
-    problem = changed(
+    problem = load_problem(
         {
             "std.average = 0.5": "std.average = 0.5" + correlated,
             "kept_variance = 0.999": "kept_variance = 0.9999999",
@@ -276,9 +276,9 @@ def test_that_the_posterior_is_exact_if_outputs_are_missing_in_half_of_the_runs(
     np.testing.assert_allclose(posterior["average_predicted"], windows(problem.grid.X[:, 0]) @ mean, atol=0.15)
 
 
-def test_that_an_output_of_few_runs_contributes_little_information(changed: Callable[..., invgp.Problem]) -> None:
+def test_that_an_output_of_few_runs_contributes_little_information(load_problem: Callable[..., invgp.Problem]) -> None:
     """The posterior lies between those with and without its datum."""
-    problem = changed({"kept_variance = 0.999": "kept_variance = 0.9999999\nmax_runs = 60"})
+    problem = load_problem({"kept_variance = 0.999": "kept_variance = 0.9999999\nmax_runs = 60"})
     posterior = invgp.invert(replace(problem, forward=Lacking(problem.forward, most_lack_the_first)))
     assert "gave only some of their outputs" in posterior.attrs["invgp_diagnostics"]
     observed = problem.survey.observations[0]

@@ -12,7 +12,7 @@ import invgp
 from helpers.local_averages import FUNCTION, exact_moments, windows
 from invgp.core.backend import select_backend
 from invgp.execution.simulator import Simulator
-from invgp.inference.field_slopes import compute_slopes
+from invgp.inference.field_model import compute_slopes
 from invgp.latent_model.prior_field import field_of
 
 WITH_JACOBIANS = (
@@ -23,22 +23,22 @@ def with_jacobian(depth, position):
     return averages(depth, position), {"depth": 100.0 * weights(position)}
 
 
-def curved(depth, position):
+def averages_of_squares(depth, position):
     return 100.0 * (weights(position) @ depth ** 2) / 40.0
 
 
-def curved_with_jacobian(depth, position):
-    return curved(depth, position), {"depth": 100.0 * weights(position) * depth / 20.0}
+def averages_of_squares_with_jacobian(depth, position):
+    return averages_of_squares(depth, position), {"depth": 100.0 * weights(position) * depth / 20.0}
 """
 )
 LINEAR = {"averages:averages": "averages:with_jacobian", "vectorised = false": "vectorised = false\njacobian = true"}
-CURVED = {**LINEAR, "averages:averages": "averages:curved_with_jacobian"}
+CURVED = {**LINEAR, "averages:averages": "averages:averages_of_squares_with_jacobian"}
 
 
 @pytest.fixture
-def load_changed(folder: Path, changed: Callable[..., invgp.Problem]) -> Callable[..., invgp.Problem]:
+def load_changed(folder: Path, load_problem: Callable[..., invgp.Problem]) -> Callable[..., invgp.Problem]:
     (folder / "averages.py").write_text(WITH_JACOBIANS, encoding="utf-8")
-    return changed
+    return load_problem
 
 
 @pytest.mark.parametrize("link", ["identity", "log"])
@@ -79,7 +79,7 @@ def test_that_a_nonlinear_simulator_has_the_same_posterior_with_fewer_runs(
     load_changed: Callable[..., invgp.Problem],
 ) -> None:
     derived = invgp.invert(load_changed(CURVED))
-    plain = invgp.invert(load_changed({"averages:averages": "averages:curved"}))
+    plain = invgp.invert(load_changed({"averages:averages": "averages:averages_of_squares"}))
     assert derived.attrs["invgp_converged"] == plain.attrs["invgp_converged"] == "yes"
     assert derived.attrs["invgp_runs"] < 0.7 * plain.attrs["invgp_runs"]
     off = (derived["depth"] - plain["depth"]) / plain["depth_std"]

@@ -29,20 +29,22 @@ def learnt_exactly(problem: invgp.Problem, names: str) -> dict[str, float]:
     return dict(zip(names, np.exp(found.x), strict=True))
 
 
-def test_that_a_prior_holds_a_hyperparameter_back(changed: Callable[..., invgp.Problem]) -> None:
+def test_that_a_prior_holds_a_hyperparameter_back(load_problem: Callable[..., invgp.Problem]) -> None:
     scales = []
     for factor in ("true", "1.1"):
-        problem = changed({'positive = "down"\n': f'positive = "down"\nlearn.length_scale = {factor}\n'})
+        problem = load_problem({'positive = "down"\n': f'positive = "down"\nlearn.length_scale = {factor}\n'})
         scales.append(float(invgp.invert(problem)["depth"].attrs["length_scale"]))
     assert scales[0] < 10.5
     assert 11.0 < scales[1] < 12.0
 
 
 @pytest.mark.parametrize("names", ["l", "s", "n", "ls"])
-def test_that_hyperparameters_are_those_of_most_evidence(changed: Callable[..., invgp.Problem], names: str) -> None:
+def test_that_hyperparameters_are_those_of_most_evidence(
+    load_problem: Callable[..., invgp.Problem], names: str
+) -> None:
     lines = {"l": "learn.length_scale = true\n", "s": "learn.std = true\n"}
     latent = "".join(lines[name] for name in names if name in lines)
-    problem = changed(
+    problem = load_problem(
         {
             'positive = "down"\n': f'positive = "down"\n{latent}',
             "std.average = 0.5": "std.average = 0.25\nlearn.average = true" if "n" in names else "std.average = 0.5",
@@ -84,9 +86,9 @@ def averaged_exactly(problem: invgp.Problem) -> tuple[np.ndarray, np.ndarray]:
     return 20.0 + mean, np.sqrt(shares @ np.asarray(squares) - mean**2)
 
 
-def test_that_the_posterior_is_averaged_over_hyperparameters(changed: Callable[..., invgp.Problem]) -> None:
+def test_that_the_posterior_is_averaged_over_hyperparameters(load_problem: Callable[..., invgp.Problem]) -> None:
     learnt = "".join(f"learn.{name} = {PRIOR_FACTOR}\n" for name in ("length_scale", "std"))
-    problem = changed(
+    problem = load_problem(
         {
             'positive = "down"\n': f'positive = "down"\n{learnt}',
             "kept_variance = 0.999": "kept_variance = 0.99999",

@@ -15,7 +15,7 @@ from invgp import plots
 from invgp.cli.check import describe_extents
 from invgp.errors import ConfigError
 from invgp.formatting import convergence_advice
-from invgp.inference import field_notes
+from invgp.inference import field_solution
 from invgp.reports.findings import assess_convergence
 
 SITES = np.array([[5.0, 5.0], [20.0, 12.0], [33.0, 3.0], [12.0, 18.0], [38.0, 17.0]])
@@ -152,7 +152,7 @@ def test_that_a_note_about_modes_is_added_only_if_there_are_too_few(
     problem = load()
     assert "modes" not in invgp.invert(problem).attrs["invgp_diagnostics"]
     monkeypatch.setattr("invgp.latent_model.prior_field.MOST_MODES", 3)
-    monkeypatch.setattr(field_notes, "MOST_MODES", 3)
+    monkeypatch.setattr(field_solution, "MOST_MODES", 3)
     posterior = invgp.invert(problem)
     assert "3 modes, the largest number allowed, omit 0." in posterior.attrs["invgp_diagnostics"]
 

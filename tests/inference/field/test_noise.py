@@ -18,8 +18,8 @@ from invgp.inference.field import prepare_field, run_batch
 from invgp.inference.runner import Runner
 
 
-def test_that_student_t_noise_is_understood(changed: Callable[..., invgp.Problem]) -> None:
-    problem = changed({"std.average": 'kind = "student-t"\nstd.average', "seed = 3": "seed = 3\nmax_runs = 40"})
+def test_that_student_t_noise_is_understood(load_problem: Callable[..., invgp.Problem]) -> None:
+    problem = load_problem({"std.average": 'kind = "student-t"\nstd.average', "seed = 3": "seed = 3\nmax_runs = 40"})
     Y = problem.survey.observations[0].values.copy()
     Y[7] += 15.0
     survey = replace(problem.survey, observations=(replace(problem.survey.observations[0], values=Y),))
@@ -28,8 +28,8 @@ def test_that_student_t_noise_is_understood(changed: Callable[..., invgp.Problem
     assert float(np.abs(posterior["depth"] - mean).max()) < 3.0 * std.max()
 
 
-def test_that_noise_may_go_together_over_distances(changed: Callable[..., invgp.Problem]) -> None:
-    problem = changed(
+def test_that_noise_may_go_together_over_distances(load_problem: Callable[..., invgp.Problem]) -> None:
+    problem = load_problem(
         {
             "std.average = 0.5": "std.average = 0.5\ncorrelation_length.average = 15",
             "kept_variance = 0.999": "kept_variance = 0.9999999",
@@ -44,9 +44,9 @@ def test_that_noise_may_go_together_over_distances(changed: Callable[..., invgp.
 
 
 def test_that_correlated_noise_gives_the_exact_posterior_of_the_modes(
-    changed: Callable[..., invgp.Problem], folder: Path
+    load_problem: Callable[..., invgp.Problem], folder: Path
 ) -> None:
-    problem = changed({"std.average = 0.5": "std.average = 0.5\ncorrelation_length.average = 15"})
+    problem = load_problem({"std.average = 0.5": "std.average = 0.5\ncorrelation_length.average = 15"})
     runner = Runner(Simulator(problem, folder / "runs"))
     search, state = prepare_field(problem, select_backend("cpu"), runner, 0)
     for count in (state.model.variables + 2, 10):
@@ -67,7 +67,7 @@ def test_that_correlated_noise_gives_the_exact_posterior_of_the_modes(
 
 @pytest.mark.parametrize("ending", ["csv", "npy"])
 def test_that_the_noise_of_all_data_may_come_from_a_file(
-    changed: Callable[..., invgp.Problem], folder: Path, ending: str
+    load_problem: Callable[..., invgp.Problem], folder: Path, ending: str
 ) -> None:
     rng = np.random.default_rng(3)
     root = 0.2 * rng.standard_normal((14, 14))
@@ -77,7 +77,7 @@ def test_that_the_noise_of_all_data_may_come_from_a_file(
         np.savetxt(folder / "noise.csv", noise, delimiter=",", fmt="%.17g")
     else:
         np.save(folder / "noise.npy", noise)
-    problem = changed(
+    problem = load_problem(
         {"std.average = 0.5": f'covariance = "noise.{ending}"', "kept_variance = 0.999": "kept_variance = 0.9999999"}
     )
     posterior = invgp.invert(problem)
@@ -101,23 +101,23 @@ def test_that_the_noise_of_all_data_may_come_from_a_file(
     ],
 )
 def test_that_an_invalid_covariance_is_reported(
-    changed: Callable[..., invgp.Problem], folder: Path, matrix: np.ndarray | str | None, sentence: str
+    load_problem: Callable[..., invgp.Problem], folder: Path, matrix: np.ndarray | str | None, sentence: str
 ) -> None:
     if isinstance(matrix, str):
         (folder / "noise.csv").write_text(matrix, encoding="utf-8")
     elif matrix is not None:
         np.savetxt(folder / "noise.csv", matrix, delimiter=",")
     with pytest.raises(ConfigError) as caught:
-        changed({"std.average = 0.5": 'covariance = "noise.csv"'})
+        load_problem({"std.average = 0.5": 'covariance = "noise.csv"'})
     assert sentence in str(caught.value)
 
 
 def test_that_an_empty_file_with_a_covariance_is_reported_in_one_sentence(
-    changed: Callable[..., invgp.Problem], folder: Path
+    load_problem: Callable[..., invgp.Problem], folder: Path
 ) -> None:
     (folder / "noise.npy").touch()
     with pytest.raises(ConfigError, match=r"noise\.covariance: must be a CSV file of numbers .* it is empty"):
-        changed({"std.average = 0.5": 'covariance = "noise.npy"'})
+        load_problem({"std.average = 0.5": 'covariance = "noise.npy"'})
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_that_an_empty_file_with_a_covariance_is_reported_in_one_sentence(
     ],
 )
 def test_that_inconsistent_noise_settings_are_reported(
-    changed: Callable[..., invgp.Problem], old: str, new: str, sentence: str
+    load_problem: Callable[..., invgp.Problem], old: str, new: str, sentence: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        changed({old: new})
+        load_problem({old: new})
     assert sentence in str(caught.value)

@@ -1,4 +1,4 @@
-"""Runs, failures, fit and diagnostics of each source of a joint inversion, from its posterior."""
+"""What the dataset of a posterior contains: its latents, its modes, and the sources of its data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,75 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from invgp.errors import ArgumentError, ConfigError
 from invgp.formatting import count_noun
+from invgp.problem import Floats
+
+
+def latent_names(dataset: xr.Dataset) -> list[str]:
+    """Return the names of all latents, in the order of the processes."""
+    return str(dataset.attrs["invgp_latents"]).split()
+
+
+def scalar_names(dataset: xr.Dataset) -> list[str]:
+    """Return the names of the latents that are scalars."""
+    return str(dataset.attrs.get("invgp_scalars", "")).split()
+
+
+def field_names(dataset: xr.Dataset) -> list[str]:
+    """Return the names of the latents that depend on the position."""
+    scalars = scalar_names(dataset)
+    return [name for name in latent_names(dataset) if name not in scalars]
+
+
+def mode_probabilities(posterior: xr.Dataset) -> Floats:
+    """Return the probabilities (K,) of the modes of a posterior, the most probable first.
+
+    Parameters
+    ----------
+    posterior : Dataset
+        A posterior. If it is a Gaussian, or an earlier version of invgp wrote it, it has one mode.
+
+    Returns
+    -------
+    array, shape (K,)
+    """
+    return np.atleast_1d(np.asarray(posterior.attrs.get("invgp_mode_probabilities", 1.0), dtype=np.float64))
+
+
+def draws_of_mode(posterior: xr.Dataset, variable: str, mode: int) -> NDArray[np.bool_]:
+    """Return which draws are of a mode.
+
+    Parameters
+    ----------
+    posterior : Dataset
+    variable : str
+        Variable with the mode of each draw: ``"mode"`` or ``"draw_mode"``.
+    mode : int
+        Number of the mode, from 1.
+
+    Returns
+    -------
+    array of bool, shape (R,)
+
+    Raises
+    ------
+    ConfigError
+        The posterior has no such mode, or no draw of it.
+    """
+    count = len(mode_probabilities(posterior))
+    if not 1 <= mode <= count:
+        valid = "1, since the posterior has one mode" if count == 1 else f"from 1 to {count}"
+        raise ArgumentError(f"mode: must be {valid}, was {mode}")
+    if variable not in posterior:
+        raise ConfigError(
+            "the posterior lacks the modes of its draws: it was written by an earlier version of invgp (repeat the "
+            "inversion; runs in its ledger are reused)"
+        )
+    chosen = np.asarray(posterior[variable].values == mode)
+    if not chosen.any():
+        raise ConfigError(f"the posterior contains no draw of mode {mode}: its probability is too small")
+    return chosen
 
 
 class SourceSummary(NamedTuple):
