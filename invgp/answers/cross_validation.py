@@ -275,3 +275,29 @@ def _to_dataset(
         **coverage,
     }
     return dataset
+
+
+def cross_validation_rows(found: xr.Dataset) -> list[dict[str, object]]:
+    """Return the scores of each observation."""
+    rows: list[dict[str, object]] = []
+    for name in str(found.attrs["invgp_observations"]).split():
+        residual, crps = (found[f"{name}_held_out_{what}"] for what in ("residual", "crps"))
+        known = residual.values[np.isfinite(residual.values)]
+        if len(known):
+            rows.append(
+                {
+                    "observation": name,
+                    "data": len(known),
+                    "crps": float(np.nanmean(crps.values)),
+                    "unit": str(crps.attrs["units"]),
+                    "residual_std": float(known.std()),
+                    "beyond_two": float(np.mean(np.abs(known) > 2.0)),
+                }
+            )
+    return rows
+
+
+def coverage_of(found: xr.Dataset) -> dict[str, float]:
+    """Return the coverage of the central intervals, by their level in per cent."""
+    key = "invgp_coverage_"
+    return {name.removeprefix(key): float(share) for name, share in found.attrs.items() if name.startswith(key)}

@@ -18,6 +18,7 @@ from invgp.answers.expected_variance import (
     squared_errors,
     target_draws,
     update_targets,
+    variance_after,
 )
 from invgp.answers.joint_values import Target, draw_jointly, parse_target
 from invgp.answers.places import points_of, read_places
@@ -104,20 +105,20 @@ def _choose(
     """Choose candidates one after the other, each the best given those before; return their expected variances, too."""
     chosen: list[int] = []
     steps: list[Floats] = []
-    found, present = dict(enumerate(first)), before.mean(axis=0)
+    found, present = {i: one.variance for i, one in enumerate(first)}, before.mean(axis=0)
     left = dict(enumerate(data))
     while len(chosen) < best:
-        scores = {i: float(np.sum(one.variance / present)) for i, one in found.items()}
+        scores = {i: float(np.sum(variance / present)) for i, variance in found.items()}
         winner = min(scores, key=scores.__getitem__)
         chosen.append(winner)
-        steps.append(found[winner].variance)
+        steps.append(found[winner])
         if len(chosen) == best:
             break
         y = left.pop(winner)
         draws = update_targets(draws, y, before)
         left = {i: condition(own, y) for i, own in left.items()}
         before = squared_errors(draws)
-        found = {i: expected_variance(draws, own, before) for i, own in left.items()}
+        found = {i: variance_after(draws, own, before) for i, own in left.items()}
     return chosen, steps
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -130,7 +130,7 @@ def weigh_models(models: Sequence[ModelEvidence]) -> xr.Dataset:
             "origin": ("model", np.asarray([one.origin for one in models]), {"long_name": "origin of the evidence"}),
         },
         {"model_label": ("model", np.asarray([one.name for one in models]), {"long_name": "posterior file"})},
-        {"title": "Evidence of alternative models", "invgp_answer": "weigh"},
+        {"title": "Evidence of alternative models", "invgp_answer": "weigh", "invgp_latents": ""},
     )
 
 
@@ -158,3 +158,25 @@ def describe_factor(factor: float, error: float, origins: tuple[str, str]) -> st
         return "undecided: within the error"
     grade = next(text for limit, text in GRADES if -factor <= limit)
     return f"evidence against it: {grade}"
+
+
+def evidence_rows(found: xr.Dataset) -> list[dict[str, Any]]:
+    """Return one row per model."""
+    keys = ("log_evidence", "log_evidence_error", "log_bayes_factor", "log_bayes_factor_error", "probability")
+    logs, errors, factors, factor_errors, shares = (found[key].values.tolist() for key in keys)
+    names, origins = (found[key].values.tolist() for key in ("model_label", "origin"))
+    best = factors.index(0.0)
+    return [
+        {
+            "name": names[k],
+            "log_evidence": logs[k],
+            "error": errors[k],
+            "log_bayes_factor": factors[k],
+            "probability": shares[k],
+            "origin": origins[k],
+            "in_words": "best"
+            if k == best
+            else describe_factor(factors[k], factor_errors[k], (origins[k], origins[best])),
+        }
+        for k in range(len(names))
+    ]

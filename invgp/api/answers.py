@@ -89,6 +89,7 @@ def weigh(
     *posteriors: xr.Dataset | str | Path,
     config: Sequence[str | Path | Problem] = (),
     names: Sequence[str] = (),
+    output: str | Path | None = None,
     plot: str | Path | None = None,
 ) -> xr.Dataset:
     """Compare the evidence of alternative models of the same data: priors, kernels, numbers of layers, noise.
@@ -103,6 +104,8 @@ def weigh(
         emulator, without simulator runs.
     names : sequence of str
         Names of the models; by default those of the files.
+    output : str or Path, optional
+        netCDF file for the result; by default none.
     plot : str or Path, optional
         Figure, ``.png``, ``.svg`` or ``.pdf``; by default none.
 
@@ -130,7 +133,7 @@ def weigh(
     for key, given in (("names", names), ("config", config)):
         if given and len(given) != len(posteriors):
             raise ArgumentError(f"{key}: must have one entry per posterior, {len(posteriors)}, had {len(given)}")
-    _, plot = check_result_paths(None, plot, ())
+    output, plot = check_result_paths(output, plot, posteriors)
     chosen = list(names) or _model_names(posteriors)
     datasets = [read_posterior(one) for one in posteriors]
     check_same_data(datasets, chosen)
@@ -139,7 +142,7 @@ def weigh(
         for k, (name, dataset, one) in enumerate(zip(chosen, datasets, posteriors, strict=True))
     ]
     found = weigh_models(models)
-    write_result(found, None, plot, "plot_evidence")
+    write_result(found, output, plot, "plot_evidence")
     return found
 
 

@@ -24,6 +24,7 @@ from invgp.errors import ArgumentError, ConfigError, LedgerError
 if TYPE_CHECKING:
     import xarray as xr
 
+    from invgp.reports.answers import AnswerSection
     from invgp.reports.provenance import LedgerSummary
 
 CENTIMETRES_PER_INCH = 2.54
@@ -141,7 +142,11 @@ def plot(
 
 
 def report(
-    posterior: xr.Dataset | str | Path, output: str | Path | None = None, *, ledger: str | Path | None = None
+    posterior: xr.Dataset | str | Path,
+    output: str | Path | None = None,
+    *,
+    ledger: str | Path | None = None,
+    answers: Sequence[xr.Dataset | str | Path] = (),
 ) -> Path:
     """Write a self-contained HTML report of a posterior.
 
@@ -153,6 +158,9 @@ def report(
         File with the suffix ``.html``; by default beside the file of the posterior, or ``posterior.html``.
     ledger : str or Path, optional
         Ledger of its runs; by default the one beside the file of the posterior, if there is one.
+    answers : sequence of xarray.Dataset, str or Path
+        Results about this posterior, or their files, that get a section with a table and a figure: from `invgp.prior`,
+        `revise`, `difference`, `weigh`, `crossvalidate`, `influence` or `design`.
 
     Returns
     -------
@@ -162,7 +170,7 @@ def report(
     Raises
     ------
     ArgumentError
-        The dataset is not a posterior, or nothing can be written at `output`.
+        The dataset is not a posterior, an answer is not a result about it, or nothing can be written at `output`.
 
     Examples
     --------
@@ -183,7 +191,8 @@ def report(
         raise ArgumentError(f"posterior: must be a file that `invgp run` wrote{was}")
     beside = None if source is None else source.with_suffix(".ledger.sqlite")
     runs = _read_runs(ledger, beside, str(dataset.attrs.get("invgp_simulator_digest", "")))
-    return reports.write(dataset, output, file.name, runs)
+    sections = [_answer_section(dataset, one) for one in answers]
+    return reports.write(dataset, output, file.name, runs, answers=sections)
 
 
 def export(
@@ -239,6 +248,15 @@ def export(
         refuse_calibration(dataset, source)
         check_not_survey(path, dataset)
         return exporters.export(select_one_mode(dataset, mode), format, path, variables)
+
+
+def _answer_section(posterior: xr.Dataset, answer: xr.Dataset | str | Path) -> AnswerSection:
+    """Return the section of a report with a result, or with the content of its file."""
+    from invgp import reports  # noqa: PLC0415 - as above
+
+    if isinstance(answer, str | Path):
+        return reports.answer_section(posterior, netcdf.read(answer), Path(answer).name)
+    return reports.answer_section(posterior, answer, "a dataset")
 
 
 def _figure_path(posterior: Path, output: Path | None, suffix: str | None) -> Path:

@@ -9,7 +9,7 @@ import click
 from invgp import api
 from invgp.cli.console import json_option, print_json, print_line
 from invgp.cli.options import LARGEST_SEED, FilePath, default_of
-from invgp.cli.text_tables import print_table
+from invgp.cli.text_tables import print_summary
 
 
 @click.command(
@@ -43,52 +43,19 @@ def command(
     output = output or posterior.with_suffix(".crossvalidation.nc")
     plot = plot or posterior.with_name(f"{posterior.stem}_crossvalidation.png")
     found = api.crossvalidate(posterior, by=by, blocks=blocks, config=config, seed=seed, output=output, plot=plot)
-    import numpy as np  # noqa: PLC0415 - help does not wait for it
+    from invgp.answers.cross_validation import coverage_of, cross_validation_rows  # noqa: PLC0415 - help does not wait
 
     attributes = found.attrs
-    rows = []
-    for name in attributes["invgp_observations"].split():
-        residual = found[f"{name}_held_out_residual"].values
-        known = np.isfinite(residual)
-        rows.append(
-            {
-                "observation": name,
-                "data": int(known.sum()),
-                "crps": float(np.nanmean(found[f"{name}_held_out_crps"].values)),
-                "unit": str(found[f"{name}_held_out_crps"].attrs["units"]),
-                "residual_std": float(residual[known].std()),
-                "beyond_two": float(np.mean(np.abs(residual[known]) > 2.0)),
-            }
-        )
-    print_table(
-        ("", "data", "mean CRPS", "std of residuals", "beyond 2 std"),
-        [
-            (
-                str(row["observation"]),
-                f"{row['data']:,}",
-                f"{row['crps']:.3g} {row['unit']}".removesuffix(" 1"),
-                f"{row['residual_std']:.2f}",
-                f"{row['beyond_two']:.1%}",
-            )
-            for row in rows
-        ],
-    )
-    coverage = {int(k.rsplit("_", 1)[1]): v for k, v in attributes.items() if k.startswith("invgp_coverage_")}
-    print_line(
-        f"Log score {attributes['invgp_log_score']:.2f}; "
-        + ", ".join(f"{share:.0%} inside the {level}% intervals" for level, share in coverage.items())
-        + f"; {attributes['invgp_groups']} groups left out, {attributes['invgp_groups_refitted']} computed again on "
-        "the emulator, no runs."
-    )
+    print_summary(found)
     for path in (output, plot):
         print_line(path)
     print_json(
         {
             "crossvalidation": output,
             "figure": plot,
-            "observations": rows,
+            "observations": cross_validation_rows(found),
             "log_score": attributes["invgp_log_score"],
-            "coverage": coverage,
+            "coverage": coverage_of(found),
             "groups": attributes["invgp_groups"],
             "groups_refitted": attributes["invgp_groups_refitted"],
             "runs": 0,

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from invgp import api
-from invgp.cli.console import json_option, print_json, print_line, print_warning
+from invgp.cli.console import json_option, print_json, print_line
 from invgp.cli.options import LARGEST_SEED, FilePath, default_of
-from invgp.cli.text_tables import print_table
+from invgp.cli.text_tables import print_summary
 
 
 @click.command(
@@ -70,28 +70,7 @@ def command(
     )
     from invgp.answers.design import best_rows  # noqa: PLC0415 - help does not wait for xarray
 
-    rows = best_rows(found)
-    print_table(
-        ("", "candidate", "measures", "target", "reduction alone", "with those above"),
-        [
-            (
-                str(row["choice"]),
-                str(row["candidate"]),
-                str(row["measured"]),
-                str(row["target"]),
-                f"{row['reduction_alone']:.1%} ± {row['reduction_error']:.1%}",
-                f"{row['reduction_together']:.1%}",
-            )
-            for row in rows
-        ],
-    )
-    outside = int((found["covered"].values == 0).sum())
-    if outside:
-        print_warning(
-            f"the runs do not cover the posterior at {outside:,} of {found.sizes['candidate']:,} candidates: their "
-            "reductions are uncertain"
-        )
-    print_line(f"{found.sizes['candidate']:,} candidates, {found.attrs['invgp_draws_used']:,} draws, no runs.")
+    print_summary(found)
     for path in (output, plot):
         print_line(path)
     print_json(
@@ -99,8 +78,8 @@ def command(
             "design": output,
             "figure": plot,
             "candidates": found.sizes["candidate"],
-            "not_covered": outside,
-            "choices": rows,
+            "not_covered": int((found["covered"].values == 0).sum()),
+            "choices": best_rows(found),
             "runs": 0,
         }
     )

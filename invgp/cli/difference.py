@@ -9,7 +9,7 @@ import click
 from invgp import api
 from invgp.cli.console import json_option, print_json, print_line
 from invgp.cli.options import FilePath, FiniteRange, default_of
-from invgp.cli.text_tables import print_table
+from invgp.cli.text_tables import print_summary
 
 
 @click.command(
@@ -34,21 +34,15 @@ def command(before: Path, after: Path, level: float, output: Path | None, plot: 
     found = api.difference(before, after, level=level, output=output, plot=plot)
     from invgp.answers.difference import difference_rows  # noqa: PLC0415 - help does not wait for xarray
 
-    rows = difference_rows(found)
-    print_table(
-        ("", "mean change", "largest / joint std", "ratio of std", "places changed"),
-        [
-            (
-                ", ".join(filter(None, (row.latent, row.label))),
-                f"{row.change:+.4g} {row.unit}".removesuffix(" 1"),
-                f"{row.largest:.2f}",
-                f"{row.std_ratio:.3f}",
-                f"{row.changed:.0%}",
-            )
-            for row in rows
-        ],
-    )
+    print_summary(found)
     figure = plot if "site" in found.dims else None  # scalars have no places
     for path in filter(None, (output, figure)):
         print_line(path)
-    print_json({"difference": output, "figure": figure, "latents": [row._asdict() for row in rows], "level": level})
+    print_json(
+        {
+            "difference": output,
+            "figure": figure,
+            "latents": [row._asdict() for row in difference_rows(found)],
+            "level": level,
+        }
+    )

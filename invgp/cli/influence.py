@@ -10,7 +10,7 @@ import click
 from invgp import api
 from invgp.cli.console import json_option, print_json, print_line
 from invgp.cli.options import FilePath, default_of
-from invgp.cli.text_tables import print_table
+from invgp.cli.text_tables import print_summary
 
 
 @click.command(epilog="Examples: invgp influence posterior.nc; invgp influence joint.nc --hardest 10")
@@ -32,27 +32,15 @@ def command(posterior: Path, hardest: int, config: Path | None, output: Path | N
     found = api.influence(posterior, hardest=hardest, config=config, output=output, plot=plot)
     from invgp.answers.influence import group_rows  # noqa: PLC0415 - help does not wait for xarray
 
-    groups = group_rows(found)
-    if groups:
-        print_table(
-            ("", "latent", "mean reduction of std", "largest"),
-            [(str(g["data"]), str(g["latent"]), f"{g['mean']:.1%}", f"{g['largest']:.1%}") for g in groups],
-        )
-    pulls = json.loads(found.attrs["invgp_hardest"])
-    print_table(
-        ("pull hardest", "site", "own share", "shift / std", "of", "at"),
-        [
-            (
-                ", ".join(filter(None, (row["observation"], row["label"]))),
-                str(row["site"]),
-                f"{row['leverage']:.0%}",
-                f"{row['pull']:+.2f}",
-                ", ".join(filter(None, (row["latent"], row["latent_label"]))),
-                ", ".join(f"{name} {value:.6g}" for name, value in row["place"].items()),
-            )
-            for row in pulls
-        ],
-    )
+    print_summary(found)
     for path in (output, plot):
         print_line(path)
-    print_json({"influence": output, "figure": plot, "groups": groups, "hardest": pulls, "runs": 0})
+    print_json(
+        {
+            "influence": output,
+            "figure": plot,
+            "groups": group_rows(found),
+            "hardest": json.loads(found.attrs["invgp_hardest"]),
+            "runs": 0,
+        }
+    )

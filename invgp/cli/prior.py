@@ -7,10 +7,9 @@ from pathlib import Path
 import click
 
 from invgp import api
-from invgp.cli.console import json_option, print_json, print_line, print_warning
+from invgp.cli.console import json_option, print_json, print_line
 from invgp.cli.options import LARGEST_SEED, FilePath, default_of
-from invgp.cli.text_tables import print_table
-from invgp.formatting import count_noun
+from invgp.cli.text_tables import print_summary
 
 
 @click.command(
@@ -49,34 +48,15 @@ def command(
     from invgp.answers.prior_check import prior_rows  # noqa: PLC0415 - help does not wait for xarray
 
     conflicts = list(filter(None, str(found.attrs["invgp_conflicts"]).splitlines()))
-    for sentence in conflicts:
-        print_warning(sentence)
-    rows = prior_rows(found)
-    if rows:
-        print_table(
-            ("", "data", "median", "simulated 5 to 95%", "hard to produce", "farthest / std", "site"),
-            [
-                (
-                    ", ".join(filter(None, (row.observation, row.label))),
-                    f"{row.compared:,}",
-                    f"{row.observed:.4g} {row.unit}".removesuffix(" 1"),
-                    f"{row.low:.4g} to {row.high:.4g}",
-                    f"{row.hard:,}",
-                    f"{row.largest:+.1f}",
-                    str(row.hardest_site),
-                )
-                for row in rows
-            ],
-        )
     made, reused = int(found.attrs["invgp_runs"]), int(found.attrs["invgp_runs_from_ledger"])
-    print_line(f"{count_noun(made, 'run')}, {reused:,} of them from the ledger.")
+    print_summary(found)
     for path in (output, plot):
         print_line(path)
     print_json(
         {
             "prior": output,
             "figure": plot,
-            "observations": [row._asdict() for row in rows],
+            "observations": [row._asdict() for row in prior_rows(found)],
             "conflicts": conflicts,
             "runs": made,
             "runs_from_ledger": reused,

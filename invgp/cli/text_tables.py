@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from invgp.cli.console import prints_text
+from invgp.cli.console import print_line, print_warning, prints_text
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 FILE_WIDTH = 120  # columns, where the table goes to a file
 
@@ -24,3 +28,16 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*row)
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else FILE_WIDTH, highlight=False).print(table)
+
+
+def print_summary(answer: xr.Dataset) -> None:
+    """Print a result of a command that answers a question."""
+    from invgp.answers.summaries import summarise  # noqa: PLC0415 - help does not wait for xarray
+
+    summary = summarise(answer)
+    for sentence in summary.warnings:
+        print_warning(sentence)
+    for table in summary.tables:
+        print_table(*table)
+    for sentence in summary.sentences:
+        print_line(sentence)

@@ -9,7 +9,7 @@ import click
 from invgp import api
 from invgp.cli.console import json_option, print_json, print_line
 from invgp.cli.options import FilePath
-from invgp.cli.text_tables import print_table
+from invgp.cli.text_tables import print_summary
 
 
 @click.command(
@@ -25,49 +25,21 @@ from invgp.cli.text_tables import print_table
 @click.option(
     "--name", "names", multiple=True, help="Name of a model, once for each in the same order.  [default: the files]"
 )
+@click.option("-o", "--output", type=FilePath(), help="netCDF file, also for `invgp report`.  [default: none]")
 @click.option("--plot", type=FilePath(), help="Figure: PNG, SVG or PDF.  [default: none]")
 @json_option
-def command(posteriors: tuple[Path, ...], config: tuple[Path, ...], names: tuple[str, ...], plot: Path | None) -> None:
+def command(
+    posteriors: tuple[Path, ...],
+    config: tuple[Path, ...],
+    names: tuple[str, ...],
+    output: Path | None,
+    plot: Path | None,
+) -> None:
     """Compare the evidence of POSTERIORS, alternative models of the same data, without simulator runs."""
-    found = api.weigh(*posteriors, config=config, names=names, plot=plot)
-    from invgp.answers.evidence import describe_factor  # noqa: PLC0415 - help does not wait for xarray
+    found = api.weigh(*posteriors, config=config, names=names, output=output, plot=plot)
+    from invgp.answers.evidence import evidence_rows  # noqa: PLC0415 - help does not wait for xarray
 
-    labels, origins = (found[name].values.tolist() for name in ("model_label", "origin"))
-    logs, errors, factors, factor_errors, shares = (
-        found[name].values.tolist()
-        for name in (
-            "log_evidence",
-            "log_evidence_error",
-            "log_bayes_factor",
-            "log_bayes_factor_error",
-            "probability",
-        )
-    )
-    best = factors.index(max(factors))
-    words = [
-        "best" if k == best else describe_factor(factors[k], factor_errors[k], (origins[k], origins[best]))
-        for k in range(len(labels))
-    ]
-    order = sorted(range(len(labels)), key=lambda k: -logs[k])
-    print_table(
-        ("", "log evidence", "± error", "log Bayes factor", "probability", "in words"),
-        [
-            (
-                labels[k],
-                f"{logs[k]:.2f}",
-                f"{errors[k]:.2f}",
-                f"{factors[k]:.2f}",
-                f"{shares[k]:.3g}",
-                words[k],
-            )
-            for k in order
-        ],
-    )
-    for k in order:
-        if origins[k] != "stored":
-            print_line(f"{labels[k]}: {origins[k]}")
-    if plot is not None:
-        print_line(plot)
-    rows = zip(labels, logs, errors, factors, shares, origins, words, strict=True)
-    keys = ("name", "log_evidence", "error", "log_bayes_factor", "probability", "origin", "in_words")
-    print_json({"models": [dict(zip(keys, row, strict=True)) for row in rows], "figure": plot})
+    print_summary(found)
+    for path in filter(None, (output, plot)):
+        print_line(path)
+    print_json({"models": evidence_rows(found), "evidence": output, "figure": plot})

@@ -6,6 +6,7 @@ values at each site. It loads nothing from a network.
 
 from __future__ import annotations
 
+from invgp.reports.answers import answer_section
 from invgp.reports.page import render, write
 
-__all__ = ["render", "write"]
+__all__ = ["answer_section", "render", "write"]

@@ -14,6 +14,7 @@ import xarray as xr
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 from matplotlib import rc_context
+from matplotlib.figure import Figure
 from PIL import Image
 
 from invgp.errors import ConfigError
@@ -23,6 +24,7 @@ from invgp.plots import KINDS, FigureOptions, suitable_kinds
 from invgp.plots.style import STYLE
 from invgp.posterior.contents import field_names, mode_probabilities
 from invgp.reports import findings, provenance
+from invgp.reports.answers import AnswerSection
 from invgp.reports.explorer_data import explorer_data
 from invgp.reports.provenance import LedgerSummary
 
@@ -47,6 +49,7 @@ def write(
     source: str = "posterior.nc",
     runs: LedgerSummary | None = None,
     kinds: Sequence[str] | None = None,
+    answers: Sequence[AnswerSection] = (),
 ) -> Path:
     """Write the report of a posterior.
 
@@ -62,6 +65,8 @@ def write(
         Summary of its runs.
     kinds : sequence of str
         Figures in the page, keys of `invgp.plots.KINDS`; by default all suitable ones.
+    answers : sequence of AnswerSection
+        Sections with results of commands about this posterior; see `invgp.reports.answer_section`.
 
     Returns
     -------
@@ -76,7 +81,7 @@ def write(
         The file could not be written.
     """
     path = Path(path)
-    page = render(ds, source, runs, kinds)
+    page = render(ds, source, runs, kinds, answers)
     with atomic_file("the report", path) as part:
         part.write_text(page, encoding="utf-8", newline="\n")
     return path
@@ -87,12 +92,13 @@ def render(
     source: str = "posterior.nc",
     runs: LedgerSummary | None = None,
     kinds: Sequence[str] | None = None,
+    answers: Sequence[AnswerSection] = (),
 ) -> str:
     """Return the page as text. The same posterior gives the same page.
 
     Parameters
     ----------
-    ds, source, runs, kinds
+    ds, source, runs, kinds, answers
         As in `write`.
 
     Returns
@@ -136,6 +142,7 @@ def render(
         config=str(ds.attrs.get("invgp_config", "")),
         versions=provenance.software_versions(ds),
         figures=_render_figures(ds, suitable_kinds(ds) if kinds is None else kinds),
+        answers=[(one, "" if one.figure is None else _png_address(one.figure)) for one in answers],
     )
 
 
@@ -154,9 +161,9 @@ def _render_figures(ds: xr.Dataset, kinds: Sequence[str]) -> list[dict[str, str]
     """Return figures as PNG with their captions."""
     found = []
     for kind in kinds:
-        found.append({"kind": kind, "source": _png_address(ds, kind, FigureOptions()), "words": CAPTIONS[kind]})
+        found.append({"kind": kind, "source": _draw(ds, kind, FigureOptions()), "words": CAPTIONS[kind]})
         if kind in ("section", "map") and _has_prior(ds):
-            more = _png_address(ds, kind, FigureOptions(("difference", "information")))
+            more = _draw(ds, kind, FigureOptions(("difference", "information")))
             found.append({"kind": f"{kind}-more", "source": more, "words": CAPTIONS["more"]})
     return found
 
@@ -166,11 +173,17 @@ def _has_prior(ds: xr.Dataset) -> bool:
     return all(f"{name}{suffix}" in ds for name in names for suffix in ("_prior", "_information"))
 
 
-def _png_address(ds: xr.Dataset, kind: str, options: FigureOptions) -> str:
+def _draw(ds: xr.Dataset, kind: str, options: FigureOptions) -> str:
+    """Return a figure of a posterior as a data address."""
+    with rc_context(STYLE):
+        return _png_address(KINDS[kind](ds, options, None))
+
+
+def _png_address(figure: Figure) -> str:
     """Return a figure as a data address, in 256 colours."""
     drawn, packed = BytesIO(), BytesIO()
     with rc_context(STYLE):
-        KINDS[kind](ds, options, None).savefig(drawn, format="png", dpi=DPI)
+        figure.savefig(drawn, format="png", dpi=DPI)
     with Image.open(drawn) as image:
         image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(packed, format="png", optimize=True)
     return "data:image/png;base64," + b64encode(packed.getvalue()).decode("ascii")

@@ -215,3 +215,12 @@ def test_that_the_table_of_the_gpu_compares_results(root):
     rows = [line.split() for line in outcome.stdout.splitlines()[2:]]
     assert len(rows) == 5
     assert all(float(row[-2]) < 1e-12 for row in rows)
+
+
+def test_that_the_promises_of_a_design_are_compared_with_inversions_with_the_new_data(benchmark, capsys):
+    rows = benchmark("design_study").main(["--only", "linear", "--surveys", "1"])
+    assert len(rows) == 3
+    for row in rows:
+        assert row.realised_error == 0.0
+        assert row.promised == pytest.approx(row.realised, abs=max(0.1 * row.realised, 3.0 * row.promised_error))
+    assert capsys.readouterr().out.count("linear") == 3
