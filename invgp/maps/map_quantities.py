@@ -59,10 +59,32 @@ class MapQuantity(Protocol):
         """Thresholds, in its unit."""
 
     def summary(self, at: LocatedPosterior, levels: Floats) -> PointSummary:
-        """Return its summary at points; `levels` are the probabilities of the quantiles."""
+        """Return its summary at points; `levels` are the probabilities of the quantiles.
+
+        Parameters
+        ----------
+        at : LocatedPosterior
+            Posterior at B points.
+        levels : array
+            Probabilities of the quantiles.
+
+        Returns
+        -------
+        PointSummary
+        """
 
     def values(self, f: Floats) -> Floats:
-        """Return physical values (R, B, L) for draws (R, B, Q) of all processes."""
+        """Return physical values (R, B, L) for draws (R, B, Q) of all processes.
+
+        Parameters
+        ----------
+        f : array, shape (R, B, Q)
+            Draws of all processes.
+
+        Returns
+        -------
+        array, shape (R, B, L)
+        """
 
 
 @dataclass(frozen=True)

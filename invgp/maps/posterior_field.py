@@ -95,7 +95,18 @@ class PosteriorField:
         return tuple(group.prior for group in self.groups) or (self.prior,)
 
     def parts_of(self, processes: Sequence[int]) -> tuple[list[int], Floats]:
-        """Return the independent processes of which g processes are sums, and their weights (g, p)."""
+        """Return the independent processes of which g processes are sums, and their weights (g, p).
+
+        Parameters
+        ----------
+        processes : sequence of int
+            Numbers of g processes.
+
+        Returns
+        -------
+        parts : list of int, length p
+        weights : array, shape (g, p)
+        """
         if self.mixing is None:
             return list(processes), np.eye(len(processes))
         rows = self.mixing[list(processes)]
@@ -103,7 +114,19 @@ class PosteriorField:
         return parts.tolist(), rows[:, parts]
 
     def at(self, X: Floats, processes: Sequence[int]) -> LocatedPosterior:
-        """Return the posterior of some processes at points X (B, D)."""
+        """Return the posterior of some processes at points X (B, D).
+
+        Parameters
+        ----------
+        X : array, shape (B, D)
+            Points, in the units of the coordinates.
+        processes : sequence of int
+            Numbers of the processes.
+
+        Returns
+        -------
+        LocatedPosterior
+        """
         processes, _ = self.parts_of(processes)
         mean = np.concatenate([own.mean_at(X) for own in self.fields], axis=-1)
         return LocatedPosterior(self, mean, tuple(prior.projections(X, processes) for prior in self.priors))
@@ -112,6 +135,16 @@ class PosteriorField:
         """Return `count` draws of the whitened inducing variables, in groups with the priors of `priors`.
 
         Draws from the exact posterior are repeated only if there are fewer than `count`.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        count : int
+            Number of draws.
+
+        Returns
+        -------
+        list of DrawGroup
         """
         if not self.groups:
             parts = [rng.standard_normal((count, len(root))) @ root for root in self.roots]
@@ -188,6 +221,11 @@ class LocatedPosterior:
     def moments(self, processes: Sequence[int]) -> tuple[Floats, Floats]:
         """Return the moments of g processes of a Gaussian posterior at each point.
 
+        Parameters
+        ----------
+        processes : sequence of int
+            Numbers of g processes.
+
         Returns
         -------
         mean : array, shape (B, g)
@@ -213,12 +251,27 @@ class LocatedPosterior:
         return self.mean[:, list(processes)] + offset, covariance
 
     def prior_variance(self, processes: Sequence[int]) -> Floats:
-        """Return the prior variance (B, g) of g processes at each point."""
+        """Return the prior variance (B, g) of g processes at each point.
+
+        Parameters
+        ----------
+        processes : sequence of int
+            Numbers of g processes.
+
+        Returns
+        -------
+        array, shape (B, g)
+        """
         prior, std, at = self.posterior.priors[0], self.posterior.prior.std, self.projections[0]
         return np.stack([std[j] ** 2 * at[prior.kernel_index[j]].variance for j in processes], axis=-1)
 
     def mixture(self, process: int) -> tuple[Floats, Floats]:
         """Return the distribution of a process given each draw at the inducing points.
+
+        Parameters
+        ----------
+        process : int
+            Number of the process.
 
         Returns
         -------
@@ -253,7 +306,17 @@ class LocatedPosterior:
         return np.concatenate(means, axis=1), np.repeat(np.concatenate(variances, axis=1), counts, axis=1)
 
     def process_draws(self, process: int) -> Floats:
-        """Return draws (B, S) of a process at each point, from its mixture; see `draw_mixture`."""
+        """Return draws (B, S) of a process at each point, from its mixture; see `draw_mixture`.
+
+        Parameters
+        ----------
+        process : int
+            Number of the process.
+
+        Returns
+        -------
+        array, shape (B, S)
+        """
         if self.posterior.mixing is None:
             return draw_mixture(*self.mixture(process), process)
         parts, [weights] = self.posterior.parts_of([process])

@@ -47,10 +47,32 @@ class PriorDraw(Protocol):
     """K prior draws of a process with unit variance, or their deviation from the mean given the inducing variables."""
 
     def corrections(self, whitened: Floats) -> Floats:
-        """Return c (K, M): given whitened inducing variables (K, M), the process at x is the draw plus w(x)^T c."""
+        """Return c (K, M): given whitened inducing variables (K, M), the process at x is the draw plus w(x)^T c.
+
+        Parameters
+        ----------
+        whitened : array, shape (K, M)
+            Whitened inducing variables of K draws.
+
+        Returns
+        -------
+        array, shape (K, M)
+        """
 
     def at(self, X: Floats, rows: Indices) -> Floats:
-        """Return the draws (K, B) at points X (B, D), which have the indices `rows` (B,) among all points."""
+        """Return the draws (K, B) at points X (B, D), which have the indices `rows` (B,) among all points.
+
+        Parameters
+        ----------
+        X : array, shape (B, D)
+            Points, in the units of the coordinates.
+        rows : array of int, shape (B,)
+            Their indices among all points.
+
+        Returns
+        -------
+        array, shape (K, B)
+        """
 
 
 @dataclass(frozen=True)

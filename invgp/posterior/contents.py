@@ -14,17 +14,47 @@ from invgp.problem import Floats
 
 
 def latent_names(dataset: xr.Dataset) -> list[str]:
-    """Return the names of all latents, in the order of the processes."""
+    """Return the names of all latents, in the order of the processes.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        A posterior or a map.
+
+    Returns
+    -------
+    list of str
+    """
     return str(dataset.attrs["invgp_latents"]).split()
 
 
 def scalar_names(dataset: xr.Dataset) -> list[str]:
-    """Return the names of the latents that are scalars."""
+    """Return the names of the latents that are scalars.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        A posterior or a map.
+
+    Returns
+    -------
+    list of str
+    """
     return str(dataset.attrs.get("invgp_scalars", "")).split()
 
 
 def field_names(dataset: xr.Dataset) -> list[str]:
-    """Return the names of the latents that depend on the position."""
+    """Return the names of the latents that depend on the position.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        A posterior or a map.
+
+    Returns
+    -------
+    list of str
+    """
     scalars = scalar_names(dataset)
     return [name for name in latent_names(dataset) if name not in scalars]
 
@@ -154,7 +184,18 @@ def summarise_sources(posterior: xr.Dataset) -> list[SourceSummary]:
 
 
 def sites_of_observation(posterior: xr.Dataset, name: str) -> NDArray[np.intp]:
-    """Return the indices of the sites of the sources that have an observation; of a single survey, all sites."""
+    """Return the indices of the sites of the sources that have an observation; of a single survey, all sites.
+
+    Parameters
+    ----------
+    posterior : Dataset
+    name : str
+        An observation.
+
+    Returns
+    -------
+    array of int
+    """
     if "source" not in posterior:
         return np.arange(posterior.sizes["site"])
     known = np.zeros(posterior.sizes["site"], dtype=bool)

@@ -16,7 +16,18 @@ from invgp.settings.inference_settings import DEFAULT_DRAWS
 
 
 def make_array(dims: tuple[str, ...], values: NDArray[np.generic], attributes: Mapping[str, Any]) -> xr.DataArray:
-    """Return values as a DataArray with these dimensions and attributes."""
+    """Return values as a DataArray with these dimensions and attributes.
+
+    Parameters
+    ----------
+    dims : tuple of str
+    values : array
+    attributes : mapping of str to object
+
+    Returns
+    -------
+    DataArray
+    """
     return xr.DataArray(values, dims=dims, attrs=dict(attributes))
 
 
@@ -110,7 +121,16 @@ def _draw_attributes(problem: Problem, solution: Solution) -> dict[str, str]:
 
 
 def source_variables(problem: Problem) -> dict[str, xr.DataArray]:
-    """Return the source of each site and the intervals over which sites are averages; empty for a single survey."""
+    """Return the source of each site and the intervals over which sites are averages; empty for a single survey.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Returns
+    -------
+    dict of str to DataArray
+    """
     variables: dict[str, xr.DataArray] = {}
     if any(len(part.sites) for part in problem.parts[1:]):
         numbers = np.zeros(problem.survey.size, dtype=np.int8)
@@ -160,7 +180,16 @@ def _coordinate_attributes(columns: Sequence[Column], crs: str | None) -> Iterat
 
 
 def latent_coordinates(problem: Problem) -> tuple[Column, ...]:
-    """Return the coordinates of the latents, in the order of their length-scales."""
+    """Return the coordinates of the latents, in the order of their length-scales.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Returns
+    -------
+    tuple of Column
+    """
     if problem.grid is None or not problem.has_fields:
         return problem.survey.coordinates
     return problem.grid.coordinates
@@ -170,6 +199,14 @@ def coordinate_order(problem: Problem) -> list[int]:
     """Return the order of `latent_coordinates` in the file: that of the survey, if the names are the same.
 
     The order of a grid is that of the simulator; figures draw the first coordinate of the file horizontally.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Returns
+    -------
+    list of int
     """
     names, wanted = [c.name for c in latent_coordinates(problem)], [c.name for c in problem.survey.coordinates]
     return [names.index(name) for name in wanted] if set(names) == set(wanted) else list(range(len(names)))

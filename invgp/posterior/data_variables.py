@@ -102,7 +102,18 @@ def _moments_by_mode(samples: Samples) -> dict[str, Floats]:
 
 
 def discrepancy_variables(problem: Problem, solution: Solution) -> dict[str, xr.DataArray]:
-    """Return what the simulator of a field model cannot explain at the sites; nothing for other models."""
+    """Return what the simulator of a field model cannot explain at the sites; nothing for other models.
+
+    Parameters
+    ----------
+    problem : Problem
+    solution : Solution
+        Result of the inference.
+
+    Returns
+    -------
+    dict of str to DataArray
+    """
     variables: dict[str, xr.DataArray] = {}
     if solution.discrepancy is None:
         return variables
@@ -116,7 +127,18 @@ def discrepancy_variables(problem: Problem, solution: Solution) -> dict[str, xr.
 
 
 def direct_variables(problem: Problem, solution: Solution) -> dict[str, xr.DataArray]:
-    """Return the direct data of a field model, with their places and their fit, along a dimension of each source."""
+    """Return the direct data of a field model, with their places and their fit, along a dimension of each source.
+
+    Parameters
+    ----------
+    problem : Problem
+    solution : Solution
+        Result of the inference.
+
+    Returns
+    -------
+    dict of str to DataArray
+    """
     variables: dict[str, xr.DataArray] = {}
     for part in problem.parts[1:]:
         if part.name not in solution.direct_predictions:
@@ -193,7 +215,16 @@ NAMES = ("emulator_run_site", "emulator_run_latent", "emulator_run_output", "emu
 
 
 def run_variables(runs: StoredRuns | None) -> dict[str, xr.DataArray]:
-    """Return the latest runs as variables; empty if there are none."""
+    """Return the latest runs as variables; empty if there are none.
+
+    Parameters
+    ----------
+    runs : StoredRuns or None
+
+    Returns
+    -------
+    dict of str to DataArray
+    """
     if runs is None or not len(runs.sites):
         return {}
     each = runs.latents.shape[1] + runs.outputs.shape[1]
@@ -213,6 +244,14 @@ def run_variables(runs: StoredRuns | None) -> dict[str, xr.DataArray]:
 
 def read_runs(posterior: xr.Dataset) -> StoredRuns | None:
     """Return the runs in a posterior; None if it has none.
+
+    Parameters
+    ----------
+    posterior : Dataset
+
+    Returns
+    -------
+    StoredRuns or None
 
     Raises
     ------

@@ -49,7 +49,21 @@ def prior_map_variables(name: str, maps: PriorMap, coordinates: Sequence[Column]
 
 
 def read_prior_maps(dataset: xr.Dataset, name: str, coordinates: Sequence[str]) -> PriorMap | None:
-    """Read the prior maps of a latent; None if its prior is the same everywhere."""
+    """Read the prior maps of a latent; None if its prior is the same everywhere.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        A posterior.
+    name : str
+        A latent.
+    coordinates : sequence of str
+        Their names, in order.
+
+    Returns
+    -------
+    PriorMap or None
+    """
     if f"{name}{MEAN_MAP}" not in dataset:
         return None
     mean = dataset[f"{name}{MEAN_MAP}"]
@@ -61,7 +75,16 @@ def read_prior_maps(dataset: xr.Dataset, name: str, coordinates: Sequence[str]) 
 
 
 def mixing_variable(mixing: Floats | None) -> dict[str, xr.DataArray]:
-    """Return the variable of a file that stores `Problem.mixing`; none if the processes are independent."""
+    """Return the variable of a file that stores `Problem.mixing`; none if the processes are independent.
+
+    Parameters
+    ----------
+    mixing : array, shape (Q, Q), or None
+
+    Returns
+    -------
+    dict of str to DataArray
+    """
     if mixing is None:
         return {}
     about = "from the independent processes that the file stores to the latents, before the link: prior correlation"
@@ -72,6 +95,14 @@ def kernel_attributes(kernel: Kernel) -> dict[str, Any]:
     """Return the attributes of a latent that define its kernel, of variance 1.
 
     They are the kind and the length-scales, if these define it, otherwise a formula and a description in JSON.
+
+    Parameters
+    ----------
+    kernel : Kernel
+
+    Returns
+    -------
+    dict of str to object
     """
     if (
         isinstance(kernel, Stationary)
@@ -84,6 +115,14 @@ def kernel_attributes(kernel: Kernel) -> dict[str, Any]:
 
 def kernel_from_attributes(attributes: Mapping[str, Any]) -> Kernel:
     """Return the kernel that `kernel_attributes` described.
+
+    Parameters
+    ----------
+    attributes : mapping of str to object
+
+    Returns
+    -------
+    Kernel
 
     Raises
     ------
@@ -251,7 +290,19 @@ def read_process_posterior(dataset: xr.Dataset, coordinates: Sequence[str]) -> P
 
 
 def site_locations(dataset: xr.Dataset, coordinates: Sequence[str]) -> Floats:
-    """Read the points at which the processes are stored, (N, D), or (N, 2 D) with the half-widths of intervals."""
+    """Read the points at which the processes are stored, (N, D), or (N, 2 D) with the half-widths of intervals.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        A posterior.
+    coordinates : sequence of str
+        Their names, in order.
+
+    Returns
+    -------
+    array, shape (N, D), or (N, 2 D)
+    """
     X = np.stack([np.asarray(dataset[name].values, dtype=np.float64) for name in coordinates], axis=-1)
     if f"{coordinates[0]}_bounds" not in dataset:
         return X

@@ -168,7 +168,19 @@ def _points(latent: Latent, solution: Solution) -> str | None:
 
 
 def draw_variables(samples: Samples, count: int) -> dict[str, xr.DataArray]:
-    """Return the chain and the mode of each of the `count` stored draws."""
+    """Return the chain and the mode of each of the `count` stored draws.
+
+    Parameters
+    ----------
+    samples : Samples
+        All draws.
+    count : int
+        Number of stored draws.
+
+    Returns
+    -------
+    dict of str to DataArray
+    """
     stored = samples.thin(count)
     return {
         "chain": make_array(
@@ -185,7 +197,16 @@ def draw_variables(samples: Samples, count: int) -> dict[str, xr.DataArray]:
 
 
 def mode_variables(samples: Samples) -> dict[str, xr.DataArray]:
-    """Return the number and the probability of each mode, if there are several."""
+    """Return the number and the probability of each mode, if there are several.
+
+    Parameters
+    ----------
+    samples : Samples
+
+    Returns
+    -------
+    dict of str to DataArray
+    """
     probabilities = samples.mode_probabilities
     if len(probabilities) == 1:
         return {}
@@ -199,7 +220,16 @@ def mode_variables(samples: Samples) -> dict[str, xr.DataArray]:
 
 
 def hyperparameter_variables(samples: Samples) -> dict[str, xr.DataArray]:
-    """Return the draws of the learnt hyperparameters, joint with those of the whitened inducing variables."""
+    """Return the draws of the learnt hyperparameters, joint with those of the whitened inducing variables.
+
+    Parameters
+    ----------
+    samples : Samples
+
+    Returns
+    -------
+    dict of str to DataArray
+    """
     stored = samples.thin(_stored_draws(samples))
     variables = {}
     for learnt in samples.hyperparameters:
@@ -232,7 +262,18 @@ def _stored_draws(samples: Samples) -> int:
 
 
 def whitened_draws(samples: Samples, processes: ProcessPosterior) -> dict[str, xr.DataArray]:
-    """Return the draws of the whitened inducing variables, as many as fit in `WHITENED_NUMBERS`, and their modes."""
+    """Return the draws of the whitened inducing variables, as many as fit in `WHITENED_NUMBERS`, and their modes.
+
+    Parameters
+    ----------
+    samples : Samples
+    processes : ProcessPosterior
+        Gaussian posterior of the processes.
+
+    Returns
+    -------
+    dict of str to DataArray
+    """
     if samples.whitened is None:
         return {}
     count = _stored_draws(samples)
@@ -270,7 +311,18 @@ def _prior_attributes(latent: Latent, process_mean: Floats, process_std: Floats)
 
 
 def correlation_variable(problem: Problem, solution: Solution) -> xr.DataArray:
-    """Return the posterior correlations (N, Q, Q) of the latent processes at each site or node."""
+    """Return the posterior correlations (N, Q, Q) of the latent processes at each site or node.
+
+    Parameters
+    ----------
+    problem : Problem
+    solution : Solution
+        Result of the inference.
+
+    Returns
+    -------
+    DataArray
+    """
     std = np.sqrt(np.diagonal(solution.covariance, axis1=1, axis2=2))
     values = (solution.covariance / (std[:, :, None] * std[:, None, :])).astype(np.float32)
     names = [latent.name for latent in problem.latents for _ in range(latent.size)]

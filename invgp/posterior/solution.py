@@ -168,7 +168,17 @@ class Samples:
         return np.asarray(np.bincount(self.mode) / len(self.mode))
 
     def select_points(self, count: int) -> Samples:
-        """Return the draws at the first points only."""
+        """Return the draws at the first points only.
+
+        Parameters
+        ----------
+        count : int
+            Number of points.
+
+        Returns
+        -------
+        Samples
+        """
         error = None if self.gaussian_error is None else self.gaussian_error[:count]
         return replace(
             self,
@@ -183,6 +193,15 @@ class Samples:
 
         They are selected at random, with the shares of modes and chains in all draws. Evenly spaced draws could all
         come from a few of the chains.
+
+        Parameters
+        ----------
+        count : int
+            Largest number of draws.
+
+        Returns
+        -------
+        array of int
         """
         total = len(self.latents)
         if count >= total:
@@ -198,7 +217,17 @@ class Samples:
         return mean, offset @ offset.swapaxes(-1, -2) / (len(self.latents) - 1)
 
     def distance_from(self, mean: Floats, covariance: Floats) -> Floats:
-        """Compute the distance (N,) of a Gaussian with mean (N, Q) and covariance (N, Q, Q), as `gaussian_error`."""
+        """Compute the distance (N,) of a Gaussian with mean (N, Q) and covariance (N, Q, Q), as `gaussian_error`.
+
+        Parameters
+        ----------
+        mean : array, shape (N, Q)
+        covariance : array, shape (N, Q, Q)
+
+        Returns
+        -------
+        array, shape (N,)
+        """
         std = self.latents.std(axis=0)
         other = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
         shift = np.abs(self.latents.mean(axis=0) - mean) / std

@@ -15,10 +15,35 @@ class Surrogate(Protocol):
     """Approximation of the log likelihood with a gradient. Its errors cost acceptance, not accuracy."""
 
     def linearise(self, v: Floats, blocks: NDArray[np.intp]) -> tuple[Floats, Floats]:
-        """Compute the log likelihood (b, C) and its gradient (b, C, d) at variables v (b, C, d) of blocks (b,)."""
+        """Compute the log likelihood (b, C) and its gradient (b, C, d) at variables v (b, C, d) of blocks (b,).
+
+        Parameters
+        ----------
+        v : array, shape (b, C, d)
+            Variables of C chains of each block.
+        blocks : array of int, shape (b,)
+            Numbers of the blocks.
+
+        Returns
+        -------
+        value : array, shape (b, C), in nats
+        gradient : array, shape (b, C, d)
+        """
 
     def information(self, v: Floats, blocks: NDArray[np.intp]) -> Floats:
-        """Compute the Fisher information (b, d, d), averaged over variables v (b, C, d) of blocks (b,)."""
+        """Compute the Fisher information (b, d, d), averaged over variables v (b, C, d) of blocks (b,).
+
+        Parameters
+        ----------
+        v : array, shape (b, C, d)
+            Variables of C chains of each block.
+        blocks : array of int, shape (b,)
+            Numbers of the blocks.
+
+        Returns
+        -------
+        array, shape (b, d, d)
+        """
 
 
 class ExactTarget(Protocol):
@@ -43,7 +68,17 @@ class ExactTarget(Protocol):
         """Number of simulator runs so far."""
 
     def cost(self, blocks: NDArray[np.intp]) -> int:
-        """Return the number of runs for one evaluation of these blocks (b,)."""
+        """Return the number of runs for one evaluation of these blocks (b,).
+
+        Parameters
+        ----------
+        blocks : array of int, shape (b,)
+            Numbers of the blocks.
+
+        Returns
+        -------
+        int
+        """
 
     def log_likelihood(
         self, v: Floats, blocks: NDArray[np.intp], *, near: bool = True
@@ -75,10 +110,31 @@ class ExactTarget(Protocol):
         """
 
     def latents(self, v: Floats) -> Floats:
-        """Compute the latents (C, M, Q) at sites or nodes from variables v (B, C, d)."""
+        """Compute the latents (C, M, Q) at sites or nodes from variables v (B, C, d).
+
+        Parameters
+        ----------
+        v : array, shape (B, C, d)
+            Variables of C chains of all B blocks.
+
+        Returns
+        -------
+        array, shape (C, M, Q)
+        """
 
     def draw_latents(self, v: Floats, rng: np.random.Generator) -> Floats:
-        """Compute the latents (C, M, Q) as `latents` does, with what the variables leave open drawn at random."""
+        """Compute the latents (C, M, Q) as `latents` does, with what the variables leave open drawn at random.
+
+        Parameters
+        ----------
+        v : array, shape (B, C, d)
+            Variables of C chains of all B blocks.
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        array, shape (C, M, Q)
+        """
 
 
 @dataclass(frozen=True)
@@ -112,6 +168,16 @@ class Chains:
 
 
 def by_iteration(draws: Floats) -> Floats:
-    """Arrange draws (K, n, T, ...) of populations by iteration, (K, T n, ...)."""
+    """Arrange draws (K, n, T, ...) of populations by iteration, (K, T n, ...).
+
+    Parameters
+    ----------
+    draws : array, shape (K, n, T, ...)
+        Of K populations of n chains with T iterations.
+
+    Returns
+    -------
+    array, shape (K, T n, ...)
+    """
     K, n, T, *shape = draws.shape
     return np.swapaxes(draws, 1, 2).reshape(K, T * n, *shape)

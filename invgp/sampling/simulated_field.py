@@ -58,15 +58,44 @@ class SimulatedField:
         return self.simulator.simulator.runs
 
     def cost(self, blocks: Integers) -> int:
-        """Return the number of runs for one evaluation."""
+        """Return the number of runs for one evaluation.
+
+        Parameters
+        ----------
+        blocks : array of int, shape (b,)
+            Numbers of the blocks.
+
+        Returns
+        -------
+        int
+        """
         return len(blocks) * self.runs_per_field
 
     def latents(self, v: Floats) -> Floats:
-        """Compute the latents (C, G, Q) on the grid from variables v (1, C, R)."""
+        """Compute the latents (C, G, Q) on the grid from variables v (1, C, R).
+
+        Parameters
+        ----------
+        v : array, shape (1, C, R)
+
+        Returns
+        -------
+        array, shape (C, G, Q)
+        """
         return self.field.latents(v[0])[:, : self.grid_size]
 
     def draw_latents(self, v: Floats, rng: np.random.Generator) -> Floats:
-        """Compute the latents (C, G, Q) on the grid with the omitted modes drawn from the prior."""
+        """Compute the latents (C, G, Q) on the grid with the omitted modes drawn from the prior.
+
+        Parameters
+        ----------
+        v : array, shape (1, C, R)
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        array, shape (C, G, Q)
+        """
         return (self.field.latents(v[0]) + self.field.draw_omitted(rng, v.shape[1]))[:, : self.grid_size]
 
     def log_likelihood(

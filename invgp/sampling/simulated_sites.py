@@ -99,21 +99,65 @@ class SimulatedSites:
         return self.simulator.simulator.runs
 
     def sites(self, blocks: Integers) -> Integers:
-        """Return the sites of blocks (b,)."""
+        """Return the sites of blocks (b,).
+
+        Parameters
+        ----------
+        blocks : array of int, shape (b,)
+            Numbers of the blocks.
+
+        Returns
+        -------
+        array of int
+        """
         return blocks if self.separate else np.arange(self.N)
 
     def cost(self, blocks: Integers) -> int:
-        """Return the number of runs for one evaluation of blocks (b,)."""
+        """Return the number of runs for one evaluation of blocks (b,).
+
+        Parameters
+        ----------
+        blocks : array of int, shape (b,)
+            Numbers of the blocks.
+
+        Returns
+        -------
+        int
+        """
         return int(self.informed[self.sites(blocks)].sum())
 
     def latents_at(self, v: Floats, blocks: Integers) -> Floats:
-        """Compute the latents (C, n, Q) at the n sites of blocks (b,) from variables v (b, C, d)."""
+        """Compute the latents (C, n, Q) at the n sites of blocks (b,) from variables v (b, C, d).
+
+        Parameters
+        ----------
+        v : array, shape (b, C, d)
+            Variables of C chains of each block.
+        blocks : array of int, shape (b,)
+            Numbers of the blocks.
+
+        Returns
+        -------
+        array, shape (C, n, Q)
+        """
         if self.separate:
             return np.asarray(self.prior.mean[blocks] + self.spread[blocks] * v.transpose(1, 0, 2))
         return self.prior(v[0])
 
     def pull_back(self, gradient: Floats, blocks: Integers) -> Floats:
-        """Convert a gradient (C, n, Q) at the sites of blocks (b,) to one (b, C, d)."""
+        """Convert a gradient (C, n, Q) at the sites of blocks (b,) to one (b, C, d).
+
+        Parameters
+        ----------
+        gradient : array, shape (C, n, Q)
+            Derivatives by the latents at the sites of the blocks.
+        blocks : array of int, shape (b,)
+            Numbers of the blocks.
+
+        Returns
+        -------
+        array, shape (b, C, d)
+        """
         if self.separate:
             return np.asarray((self.spread[blocks] * gradient).transpose(1, 0, 2))
         return self.prior.pull_back(gradient)[None]
@@ -123,11 +167,30 @@ class SimulatedSites:
         return np.asarray(values.T if self.separate else values.sum(axis=1)[None])
 
     def latents(self, v: Floats) -> Floats:
-        """Compute the latents (C, N, Q) from variables v (B, C, d)."""
+        """Compute the latents (C, N, Q) from variables v (B, C, d).
+
+        Parameters
+        ----------
+        v : array, shape (B, C, d)
+
+        Returns
+        -------
+        array, shape (C, N, Q)
+        """
         return self.latents_at(v, np.arange(self.blocks))
 
     def draw_latents(self, v: Floats, rng: np.random.Generator) -> Floats:  # noqa: ARG002 - nothing is left open
-        """Compute the latents (C, N, Q) from variables v (B, C, d)."""
+        """Compute the latents (C, N, Q) from variables v (B, C, d).
+
+        Parameters
+        ----------
+        v : array, shape (B, C, d)
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        array, shape (C, N, Q)
+        """
         return self.latents(v)
 
     def log_likelihood(self, v: Floats, blocks: Integers, *, near: bool = True) -> tuple[Floats, NDArray[np.bool_]]:

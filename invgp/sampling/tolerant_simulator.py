@@ -54,7 +54,19 @@ class TolerantSimulator:
         )
 
     def run_sites(self, f: Floats, sites: NDArray[np.intp]) -> Batch:
-        """Run a site model at latents f (S, B, Q) of sites (B,)."""
+        """Run a site model at latents f (S, B, Q) of sites (B,).
+
+        Parameters
+        ----------
+        f : array, shape (S, B, Q)
+            Latents, on the scale of the processes.
+        sites : array of int, shape (B,)
+            Numbers of the sites.
+
+        Returns
+        -------
+        Batch
+        """
         self.calls += 1
         try:
             return self.simulator.run(f, f"chains{self.calls}", sites)
@@ -65,7 +77,18 @@ class TolerantSimulator:
         return Batch(np.concatenate([p.outputs for p in parts]), np.concatenate([p.valid for p in parts]))
 
     def run_fields(self, f: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-        """Run a field model at latents f (S, G, Q): outputs (S, N, P), and which runs (S,) succeeded."""
+        """Run a field model at latents f (S, G, Q): outputs (S, N, P), and which runs (S,) succeeded.
+
+        Parameters
+        ----------
+        f : array, shape (S, G, Q)
+            Latents, on the scale of the processes.
+
+        Returns
+        -------
+        outputs : array, shape (S, N, P)
+        valid : array of bool, shape (S,)
+        """
         self.calls += 1
         try:
             outputs, valid, _ = self.simulator.run_fields(f, f"chains{self.calls}")

@@ -108,18 +108,48 @@ def compare_with_chains(problem: Problem, posterior: xr.Dataset, chains: Chains)
 
 
 def comparison_rows(comparison: xr.Dataset) -> list[Row]:
-    """Summarise the comparison in one row per process."""
+    """Summarise the comparison in one row per process.
+
+    Parameters
+    ----------
+    comparison : Dataset
+        From `invgp.compare`.
+
+    Returns
+    -------
+    list of Row
+    """
     return [row for name in comparison.attrs["invgp_latents"].split() for row in _rows(comparison, name)]
 
 
 def chains_have_converged(comparison: xr.Dataset) -> bool:
-    """Return whether the chains have converged: R-hat and effective sample size are good nearly everywhere."""
+    """Return whether the chains have converged: R-hat and effective sample size are good nearly everywhere.
+
+    Parameters
+    ----------
+    comparison : Dataset
+        From `invgp.compare`.
+
+    Returns
+    -------
+    bool
+    """
     r_hat, ess = (_values_of_all_latents(comparison, suffix) for suffix in ("_r_hat", "_ess"))
     return bool(np.mean((r_hat < LARGEST_R_HAT) & (ess > FEWEST_EFFECTIVE)) >= FEWEST_CONVERGED)
 
 
 def describe_convergence(comparison: xr.Dataset) -> str:
-    """Describe the convergence of the chains in one sentence."""
+    """Describe the convergence of the chains in one sentence.
+
+    Parameters
+    ----------
+    comparison : Dataset
+        From `invgp.compare`.
+
+    Returns
+    -------
+    str
+    """
     r_hat, ess = (_values_of_all_latents(comparison, suffix) for suffix in ("_r_hat", "_ess"))
     worst = f"R-hat at most {np.max(r_hat):.3f}, effective sample size at least {np.min(ess):,.0f}"
     if chains_have_converged(comparison):

@@ -84,6 +84,15 @@ def load_problem_of(posterior: xr.Dataset, config: Path, data: Path | None) -> P
 def check_problem_of(posterior: xr.Dataset, problem: Problem) -> Problem:
     """Check that a problem is that of a posterior; return it with the prior and the noise that were learnt.
 
+    Parameters
+    ----------
+    posterior : Dataset
+    problem : Problem
+
+    Returns
+    -------
+    Problem
+
     Raises
     ------
     ConfigError

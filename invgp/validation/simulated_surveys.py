@@ -49,6 +49,20 @@ def draw_survey(
 ) -> SimulatedSurvey:
     """Draw a truth at which the simulator runs and gives every observed output, and its data.
 
+    Parameters
+    ----------
+    problem : Problem
+    truths, noise : numpy.random.Generator
+        Random streams of the truth and of the noise.
+    directory : Path
+        Parent of the run directories.
+    ledger : Path, optional
+        Ledger of the runs.
+
+    Returns
+    -------
+    SimulatedSurvey
+
     Raises
     ------
     RunsFailedError
@@ -83,7 +97,17 @@ def _run(simulator: Simulator, f: Floats, label: str) -> Floats:
 
 
 def draw_prior(problem: Problem, rng: np.random.Generator) -> Floats:
-    """Draw one sample of the latent processes from the prior: (N, Q) at the sites, or at `Problem.nodes`."""
+    """Draw one sample of the latent processes from the prior: (N, Q) at the sites, or at `Problem.nodes`.
+
+    Parameters
+    ----------
+    problem : Problem
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    array, shape (N, Q)
+    """
     if problem.grid is not None:
         field = field_of(problem, Backend(np, "cpu"))
         w = rng.standard_normal((1, sum(basis.size for basis in field.bases)))
@@ -105,7 +129,17 @@ def draw_prior(problem: Problem, rng: np.random.Generator) -> Floats:
 
 
 def with_drawn_hyperparameters(problem: Problem, rng: np.random.Generator) -> Problem:
-    """Return the problem with learnt hyperparameters drawn from their priors; without a prior they stay."""
+    """Return the problem with learnt hyperparameters drawn from their priors; without a prior they stay.
+
+    Parameters
+    ----------
+    problem : Problem
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    Problem
+    """
     std = dict(problem.noise.std)
     for scale in problem.noise.scales:
         if scale.degrees is None:
