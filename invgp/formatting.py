@@ -14,6 +14,16 @@ if TYPE_CHECKING:
 
 LONGEST_VALUE = 60
 MOST_NAMES = 12
+# Words of other programs, and the name of the same thing, or of the nearest one, here.
+SYNONYMS = {
+    "gaussian": "squared exponential",
+    "rbf": "squared exponential",
+    "exponential": "matern 3/2",
+    "ln": "log",
+    "python": "callable",
+    "function": "callable",
+    "program": "executable",
+}
 MOST_COMPARED = 10_000  # names
 SIMILARITY = 0.6
 
@@ -137,6 +147,8 @@ def nearest_name(name: object, valid: Sequence[str], similarity: float = SIMILAR
     """Return the valid name that a misspelt one probably stands for; `similarity` is 1 for the same name."""
     if len(valid) > MOST_COMPARED or len(str(name)) > LONGEST_VALUE:  # it would take long
         return None
+    if SYNONYMS.get(str(name).lower()) in valid:
+        return SYNONYMS[str(name).lower()]
     by_lower_case = {v.lower(): v for v in valid if len(v) <= LONGEST_VALUE}
     close = get_close_matches(str(name).lower(), by_lower_case, n=1, cutoff=similarity)
     return by_lower_case[close[0]] if close else None

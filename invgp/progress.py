@@ -279,11 +279,14 @@ class ProgressState:
         return self.done / total if total else float(self.purpose == "finished")
 
     def _time_left(self, pace: float | None) -> str:
-        """Return the longest time of the runs that follow, at a pace in s per run; nothing if none are planned."""
+        """Return the longest time of the runs that follow, at a pace in s per run; nothing if none are planned.
+
+        It does not contain the time of the inference itself, which is most of the time if runs are fast.
+        """
         left = self._runs_left()
         if pace is None:
-            return " | up to - left"
-        return f" | up to {format_duration(left * pace)} left" if left else ""
+            return " | up to - of simulation left"
+        return f" | up to {format_duration(left * pace)} of simulation left" if left else ""
 
     def _runs_left(self) -> int:
         """Return the most runs that may follow: those of the plan, or all that are allowed once it is exceeded."""

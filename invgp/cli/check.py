@@ -64,6 +64,7 @@ def command(config: Path, data: Path | None, without: tuple[str, ...], workers: 
     check_device(problem.inference.device)
     check_learnt_noise(problem)
     warn_about_marks(problem)
+    warn_about_missing_markers(problem)
     modelled = np.full(problem.survey.Y.shape, np.nan)
     workers = workers or problem.inference.workers
     trials: list[Trial] = []
@@ -296,6 +297,17 @@ def warn_about_marks(problem: Problem) -> None:
     if marked:
         lines = join_names(marked)
         print_warning(f"the configuration is still marked EDIT in line{'s' * (len(marked) > 1)} {lines}: check them")
+
+
+def warn_about_missing_markers(problem: Problem) -> None:
+    """Warn about observations that probably mark missing data with a number such as -999."""
+    for part in problem.parts:
+        for name, (value, count) in part.problem.survey.suspected_markers().items():
+            times = "once" if count == 1 else f"{count:,} times"
+            print_warning(
+                f"the observation {name!r} contains {value:g} {times}, far outside its other values. If this marks a "
+                "missing observation, leave the cell empty"
+            )
 
 
 def print_features(problem: Problem) -> tuple[tuple[str, str], ...]:

@@ -15,6 +15,7 @@ from invgp import netcdf
 from invgp.api import ledger_path
 from invgp.api.output_paths import check_posterior_path
 from invgp.cli import INTERRUPTED
+from invgp.cli.check import warn_about_missing_markers
 from invgp.cli.console import current_console, json_option, print_json, print_line, print_note, print_warning
 from invgp.cli.options import (
     LARGEST_SEED,
@@ -90,6 +91,7 @@ def command(
         output = output or usual.with_name(f"{usual.stem}_without_{'_'.join(without)}{usual.suffix}")
     check_posterior_path(output or usual, "output" if output else "output.file", problem, config)
     output = output or usual
+    warn_about_missing_markers(problem)
     started = time.perf_counter()
     ledger = ledger or ledger_path(problem, output)
     from invgp.inference.invert import invert  # noqa: PLC0415 - mistakes are reported without waiting for SciPy

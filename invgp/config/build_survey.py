@@ -106,7 +106,8 @@ def _check_no_site_twice(coordinates: Sequence[Column]) -> None:
         others = np.flatnonzero(np.all(positions == positions[repeated], axis=-1))
         raise ConfigError(
             f"survey.coordinates: must differ from site to site, was {format_value(positions[repeated].tolist())} "
-            f"at sites {join_names(int(i) + 1 for i in others)}"
+            f"at sites {join_names(int(i) + 1 for i in others)}; repeated measurements need one row with their mean, "
+            "or further columns"
         )
 
 

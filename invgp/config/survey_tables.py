@@ -328,7 +328,8 @@ def _check_layout(header: list[str], rows: list[list[str]], lines: list[int]) ->
         raise _LayoutError("it has a header, and no row below it")
     for row, line in zip(rows, lines, strict=True):
         if len(row) != len(header):
-            raise _LayoutError(f"line {line} has {len(row)} cells, the header has {len(header)}")
+            hint = "; the first line must name the columns" if len(header) == 1 else ""
+            raise _LayoutError(f"line {line} has {len(row)} cells, the header has {len(header)}{hint}")
 
 
 def check_regular(file: Path, key: str) -> None:

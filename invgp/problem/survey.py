@@ -13,6 +13,10 @@ from invgp.files.meshes import Mesh
 Floats = NDArray[np.float64]
 Labels = tuple[int, ...] | tuple[str, ...]
 
+# Values that other programs write where there is no datum, with either sign.
+MARKERS = (99.0, 999.0, 999.25, 9999.0, 9999.99, 99999.0, 999999.0, 1e20, 1e30)
+MARKER_DISTANCE = 3.0  # a marker is at least so many times as large as all other values
+
 
 @dataclass(frozen=True)
 class Column:
@@ -107,6 +111,21 @@ class Survey:
     def X(self) -> Floats:  # noqa: N802 - the paper's name
         """Site coordinates, (N, D)."""
         return np.stack([c.values for c in self.coordinates], axis=-1)
+
+    def suspected_markers(self) -> dict[str, tuple[float, int]]:
+        """Return, by observation, a value that probably marks missing data, and how often it occurs.
+
+        Such a value is a usual marker, such as -999, and far outside the other values of the observation.
+        """
+        found = {}
+        for observation in self.observations:
+            present = observation.values[np.isfinite(observation.values)]
+            marked = np.isin(np.abs(present), MARKERS)
+            if marked.any() and not marked.all():
+                others = float(np.abs(present[~marked]).max())
+                if np.abs(present[marked]).min() > MARKER_DISTANCE * others:
+                    found[observation.name] = float(present[marked][0]), int(marked.sum())
+        return found
 
     def select(self, sites: NDArray[np.intp]) -> Survey:
         """Return the survey of a subset of the sites, given by their numbers (B,).

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
-from invgp.formatting import convergence_advice, count_noun
+from invgp.formatting import append_unit, convergence_advice, count_noun
 from invgp.inference.diagnostics import DEFAULTS
 from invgp.maps.nodes import as_points
 from invgp.maps.select_mode import select_mode
@@ -133,9 +134,18 @@ def _describe_prior(ds: xr.Dataset, name: str) -> str:
     link = ds[name].attrs.get("link") or (settings.get("link") if isinstance(settings, dict) else None)
     words = ["the same everywhere" if kind == "scalar" else f"{kind} kernel" if kind else ""]
     if scale is not None and not isinstance(scale, str | dict):
-        words.append("length-scale " + ", ".join(format_number(float(s)) for s in np.atleast_1d(scale)))
+        words.append("length-scale " + _describe_length_scale(ds, np.atleast_1d(scale)))
     words.append(f"{link} link{_describe_bounds(ds[name])}" if link and link != "identity" else "")
     return "; ".join(filter(None, words))
+
+
+def _describe_length_scale(ds: xr.Dataset, scale: NDArray[np.float64]) -> str:
+    """Return the length-scale, or one per coordinate, with the units of the coordinates."""
+    units = [unit_label(ds[name]) or "1" for name in read_names(ds, "coordinates")]
+    numbers = [format_number(float(s)) for s in scale]
+    if len(numbers) == len(units) > 1:
+        return ", ".join(append_unit(*pair) for pair in zip(numbers, units, strict=True))
+    return append_unit(", ".join(numbers), units[0] if len(set(units)) == 1 else "1")
 
 
 def _describe_bounds(latent: xr.DataArray) -> str:
@@ -358,7 +368,7 @@ def format_number(number: float) -> str:
     """Return a number for a table: four digits, without a power of ten if possible."""
     if not np.isfinite(number):
         return NO_VALUE
-    text = f"{number:,.0f}" if 1e4 <= abs(number) < 1e7 else f"{number:.4g}"
+    text = f"{number:,.0f}" if 1e3 <= abs(number) < 1e7 else f"{number:.4g}"
     return text.replace("-", MINUS)
 
 

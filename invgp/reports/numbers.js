@@ -21,7 +21,7 @@ function unpack(packed, origin = 0) {
 function formatNumber(number) {
   if (!Number.isFinite(number)) return '–';
   const size = Math.abs(number);
-  const text = size >= 1e4 && size < 1e7 ? Math.round(number).toLocaleString('en') : String(Number(number.toPrecision(4)));
+  const text = size >= 1e3 && size < 1e7 ? Math.round(number).toLocaleString('en') : String(Number(number.toPrecision(4)));
   return text.replace(/-/g, '\u2212');
 }
 

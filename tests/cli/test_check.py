@@ -92,6 +92,19 @@ def test_that_check_names_the_kind_of_noise(invgp_here: Command, tmp_path: Path)
     assert "  time: student-t noise, standard deviation 0.02 s; " in result.stdout
 
 
+@pytest.mark.parametrize(("cell", "warns"), [("-999", True), ("0.999", False)])
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_that_a_number_that_marks_missing_data_is_reported(
+    command: str, cell: str, warns: bool, invgp_here: Command, tmp_path: Path
+) -> None:
+    write_files(tmp_path)
+    table = tmp_path / "sites.csv"
+    table.write_text(table.read_text().replace("0.52", cell))
+    result = invgp_here(command, "survey.toml", cwd=tmp_path)
+    sentence = "the observation 'time' contains -999 once, far outside its other values. If this marks a missing"
+    assert (sentence in result.stderr) == warns
+
+
 def test_that_check_runs_a_program(invgp_here: Command, tmp_path: Path) -> None:
     config = with_program(body='awk "BEGIN { print $1 }"', directory=tmp_path).replace(
         '["time"]', '[{ name = "time", unit = "ms" }]'

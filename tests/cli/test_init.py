@@ -165,7 +165,8 @@ def test_that_faults_of_the_data_are_reported_at_once(invgp_here: Command, tmp_p
     result = invgp_here("init", "--from-data", "sites.csv", cwd=tmp_path)
     assert result.returncode == 0
     assert result.stderr == (
-        "invgp: warning: survey.coordinates: must differ from site to site, was [0.0] at sites 1 and 2\n"
+        "invgp: warning: survey.coordinates: must differ from site to site, was [0.0] at sites 1 and 2; "
+        "repeated measurements need one row with their mean, or further columns\n"
     )
 
 

@@ -50,13 +50,14 @@ def test_that_run_writes_a_posterior_and_prints_its_path(finished_run: Finished)
 
 
 def test_that_log_lines_hold_bound_runs_rate_and_time_left(finished_run: Finished) -> None:
-    lines = finished_run[1].stderr.splitlines()
+    # A slow machine prints further lines, on computations without runs.
+    lines = [line for line in finished_run[1].stderr.splitlines() if not line.startswith("search for modes")]
     assert len(lines) > 2
     steps = []
     for i, line in enumerate(lines, start=1):
         printed = re.fullmatch(
             rf"emulator step (\d) \| iteration {i} \| ELBO -?[\d.]+ \| (\d+) runs, 0 failed \| "
-            r"[\d,.]+ runs/s \| up to [\d.]+ \S+ left",
+            r"[\d,.]+ runs/s \| up to [\d.]+ \S+ of simulation left",
             line,
         )
         assert printed is not None, line
@@ -184,7 +185,7 @@ def test_that_a_terminal_shows_a_live_display(tmp_path: Path) -> None:
     assert "inverting" in text
     assert re.search(r"evaluation 1, \d+ of 96 runs", text)
     assert "iteration 0 | ELBO -" in text
-    assert re.search(r"runs, 0 failed \| [\d,]+ runs/s \| up to [\d.]+ [mµ]?s left", text)
+    assert re.search(r"runs, 0 failed \| [\d,]+ runs/s \| up to [\d.]+ [mµ]?s of simulation left", text)
     assert "\x1b[2K" in text  # a line was drawn again
     drawn = re.split(r"\r|\n|\x1b\[\d*[AK]", text)
     plain = [re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", line) for line in drawn]
@@ -204,14 +205,14 @@ def test_that_a_display_shows_time_left_while_runs_follow() -> None:
     state.start_batch("step 1", 10)
     state.add_runs(5, 0)
     state.running = 0.5
-    assert state.text[2].endswith("| up to 500 ms left")
+    assert state.text[2].endswith("| up to 500 ms of simulation left")
     state.add_runs(5, 0)
     state.running = 1.0
     assert "left" not in state.text[2]  # all planned runs are made
     state.start_batch("step 2", 20)
-    assert state.text[2].endswith("| up to 99 s left")  # 990 runs at 0.1 s
+    assert state.text[2].endswith("| up to 99 s of simulation left")  # 990 runs at 0.1 s
     state.start(5, 5)  # as of a monitor that knows no more
-    assert state.text[2].endswith("| up to 2 s left")
+    assert state.text[2].endswith("| up to 2 s of simulation left")
 
 
 def test_that_a_display_fits_a_terminal() -> None:

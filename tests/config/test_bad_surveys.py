@@ -98,7 +98,8 @@ CELLS = [
         "site twice",
         {"0,100,14": "0,0,14"},
         {},
-        "survey.coordinates: must differ from site to site, was [0.0, 0.0] at sites 1 and 3",
+        "survey.coordinates: must differ from site to site, was [0.0, 0.0] at sites 1 and 3; repeated "
+        "measurements need one row with their mean, or further columns",
     ),
     Case(
         "no observation",

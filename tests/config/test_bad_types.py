@@ -131,6 +131,13 @@ WRONG_TYPES = [
     ),
     Case(
         "unknown kernel",
+        {"matern 5/2": "Gaussian"},
+        "latents.depth.kernel.kind: must be 'squared exponential', 'matern 3/2', 'matern 5/2', 'rational quadratic', "
+        "'periodic', 'linear', 'constant', 'white', 'sum' or 'product', was 'Gaussian'; did you mean 'squared "
+        "exponential'?",
+    ),
+    Case(
+        "kind of kernel",
         {"matern 5/2": "mattern 5/2"},
         "latents.depth.kernel.kind: must be 'squared exponential', 'matern 3/2', 'matern 5/2', 'rational quadratic', "
         "'periodic', 'linear', 'constant', 'white', 'sum' or 'product', was 'mattern 5/2'; did you mean 'matern 5/2'?",
@@ -138,7 +145,8 @@ WRONG_TYPES = [
     Case(
         "unknown link",
         {'link = "log"': 'link = "ln"'},
-        "latents.velocity.link: must be 'identity', 'log', 'increasing', 'uniform' or 'truncated normal', was 'ln'",
+        "latents.velocity.link: must be 'identity', 'log', 'increasing', 'uniform' or 'truncated normal', was 'ln'; "
+        "did you mean 'log'?",
     ),
     Case(
         "unknown adapter",
