@@ -285,8 +285,8 @@ class ProgressState:
         """
         left = self._runs_left()
         if pace is None:
-            return " | up to - of simulation left"
-        return f" | up to {format_duration(left * pace)} of simulation left" if left else ""
+            return " | up to - of runs"
+        return f" | up to {format_duration(left * pace)} of runs" if left else ""
 
     def _runs_left(self) -> int:
         """Return the most runs that may follow: those of the plan, or all that are allowed once it is exceeded."""

@@ -102,10 +102,10 @@ def test_that_answers_of_the_ledger_are_no_speed() -> None:
     state.start(1000, 1000)
     state.start_batch("step 1", 500)
     state.add_runs(100, 0, reused=100)
-    assert state.text[2].startswith("100 runs, 0 failed | - runs/s | up to - of simulation left")
+    assert state.text[2].startswith("100 runs, 0 failed | - runs/s | up to - of runs")
     state.running, state.since = 0.0, state.since - 10.0
     state.add_runs(20, 0)
-    assert state.text[2] == "120 runs, 0 failed | 2 runs/s | up to 7 min of simulation left"
+    assert state.text[2] == "120 runs, 0 failed | 2 runs/s | up to 7 min of runs"
 
 
 def test_that_what_is_computed_between_runs_is_not_taken_for_their_time() -> None:
@@ -116,7 +116,7 @@ def test_that_what_is_computed_between_runs_is_not_taken_for_their_time() -> Non
         state.since -= 5.0  # s: as if the runs had taken so long
         state.add_runs(50, 0)
         state.started, state.since = state.started - 3600.0, state.since - 3600.0  # and the algebra an hour
-    assert state.text[2] == "100 runs, 0 failed | 10 runs/s | up to 90 s of simulation left"
+    assert state.text[2] == "100 runs, 0 failed | 10 runs/s | up to 90 s of runs"
 
 
 @pytest.mark.parametrize(
