@@ -14,6 +14,8 @@ RUNS_PER_FEATURE = 1.3  # fewest runs of the first step, per coefficient of a qu
 ENOUGH_PER_FEATURE = 4  # most runs of a step, per coefficient of a cubic polynomial, before they are doubled
 FEWEST_PER_LATENT = 60  # runs in all that are always allowed, per latent and one more, if draws are the result
 FEWEST_IN_A_STEP = 4  # fewest runs of a step, per latent and one more, if draws are the result
+LATE_STEP = 2  # step, from 0, by which the emulator of most simulators is accurate
+FEWEST_IN_A_CHECK = 100  # fewest runs that verify an emulator: an error at 5% of the sites shows with probability 0.99
 FEWEST_STEPS = 2  # outer steps without which no emulator is used
 # Largest number of runs if `inference.max_runs` is not set; for site models the larger one of two, in all and per site.
 MOST_FIELD_RUNS = 1000
@@ -21,6 +23,7 @@ MOST_RUNS, MOST_PER_SITE = 2000, 100  # with an emulator
 MOST_DIRECT_RUNS, MOST_DIRECT_PER_SITE = 50_000, 5000  # without an emulator
 MOST_EVALUATIONS = 20  # evaluations of the bound that are always allowed without an emulator
 MOST_COMPARED_SITES = 1000  # sites with which all sites are compared; a random subset if there are more
+PAIRS_AT_ONCE = 4_000_000  # pairs of sites that are compared at once, to limit memory
 
 
 def simulated_parts(problem: Problem) -> list[Part]:
@@ -83,6 +86,18 @@ def source_runs_of_steps(problem: Problem) -> list[tuple[int, ...]]:
     return list(zip_longest(*(_of_steps(part, problem) for part in simulated_parts(problem)), fillvalue=0))
 
 
+def shares_runs(problem: Problem) -> bool:
+    """Return whether even a late step has fewer runs than there are sites: most sites then rely on runs at others."""
+    pairs = zip(source_runs_in_a_step(problem, LATE_STEP), simulated_parts(problem), strict=True)
+    return any(runs < len(part.sites) for runs, part in pairs)
+
+
+def source_runs_in_a_check(problem: Problem) -> tuple[int, ...]:
+    """Return the number of runs for each simulator that verify the emulator if sites share runs."""
+    pairs = zip(source_runs_in_a_step(problem), simulated_parts(problem), strict=True)
+    return tuple(min(max(runs, FEWEST_IN_A_CHECK), len(part.sites)) for runs, part in pairs)
+
+
 def can_emulate(problem: Problem) -> bool:
     """Return whether `inference.runs_per_site` is enough for an emulator of each simulator."""
     return all(len(_of_steps(part, problem)) >= FEWEST_STEPS for part in simulated_parts(problem))
@@ -130,5 +145,9 @@ def effective_neighbours(problem: Problem, rng: np.random.Generator) -> Floats:
     count = len(others)
     some = others if count <= MOST_COMPARED_SITES else others[rng.choice(count, MOST_COMPARED_SITES, replace=False)]
     lengths = [latent.correlation_length(X.shape[1]) for latent in problem.latents if not latent.discrepancy_of]
-    shares = [np.exp(-0.5 * cdist(X / length, some / length, "sqeuclidean")).sum(axis=1) for length in lengths]
-    return np.asarray(np.maximum(np.mean(shares, axis=0) * count / len(some), 1.0))
+    shares, step = np.empty((len(lengths), len(X))), max(PAIRS_AT_ONCE // len(some), 1)
+    for share, length in zip(shares, lengths, strict=True):
+        for i in range(0, len(X), step):
+            rows = slice(i, i + step)
+            share[rows] = np.exp(-0.5 * cdist(X[rows] / length, some / length, "sqeuclidean")).sum(axis=1)
+    return np.asarray(np.maximum(shares.mean(axis=0) * count / len(some), 1.0))

@@ -18,6 +18,7 @@ from invgp.emulation import Surrogate, fit_emulators
 from invgp.emulation.run_schedule import (
     FEWEST_STEPS,
     runs_in_a_step,
+    shares_runs,
     simulated_parts,
     source_runs_in_a_step,
     source_runs_of_steps,
@@ -26,7 +27,7 @@ from invgp.emulation.solver_noise import estimate_solver_noise, place_lines
 from invgp.formatting import count_noun
 from invgp.inference.prior_conflict import stop_at_prior_conflict
 from invgp.inference.runner import Runner
-from invgp.inference.search_state import UNFINISHED, SearchResult, SearchState, Step
+from invgp.inference.search_state import STALLED, UNFINISHED, SearchResult, SearchState, Step
 from invgp.inference.site_evaluation import draw_for_runs, emulator_evaluator, optimise, site_errors
 from invgp.inference.site_model import SiteModel, StreamPurpose
 from invgp.latent_model.learnt_parameters import with_learned_hyperparameters
@@ -55,6 +56,7 @@ def search_on_emulator(model: SiteModel, runner: Runner, state: SearchState, *, 
         The budget has too few runs for the next step and the verification.
     """
     problem, posterior, small, error = model.problem, state.posterior, False, np.inf
+    errors, pooled = list[float](), shares_runs(problem)
     state = replace(state, result=UNFINISHED)
     while state.steps:
         step = state.steps[0]
@@ -75,6 +77,9 @@ def search_on_emulator(model: SiteModel, runner: Runner, state: SearchState, *, 
             posterior, state.posterior, model.options.farthest
         )
         was_small, small = small, _is_small(problem, state.emulator)
+        errors.append(error)
+        if pooled and not small and _has_stalled(errors, model.options.stalled):
+            return replace(state, steps=(), result=STALLED)
         if step.number + 1 < FEWEST_STEPS or not small or _is_preliminary(model, state.emulator):
             continue
         if state.result.converged and moved < model.options.step_converged:
@@ -86,6 +91,11 @@ def search_on_emulator(model: SiteModel, runner: Runner, state: SearchState, *, 
     limit = problem.inference.runs_per_site
     status = f"stopped at inference.runs_per_site = {limit:g} before the emulator was good"
     return replace(state, result=SearchResult(status, converged=False))
+
+
+def _has_stalled(errors: list[float], largest: float) -> bool:
+    """Return whether the last two steps, each with twice as many runs as before, have hardly decreased the error."""
+    return len(errors) > 3 and min(errors[-2:]) > largest * min(errors[:-2])
 
 
 def _fit_for_step(
@@ -180,14 +190,17 @@ def measure_solver_noise(
 
 
 def optimise_on_emulator(
-    model: SiteModel, runner: Runner, state: SearchState, posterior: GaussianPosterior
+    model: SiteModel, runner: Runner, state: SearchState, posterior: GaussianPosterior, *, near_optimum: bool = False
 ) -> SearchState:
-    """Optimise on the emulator of a state from a posterior, with the error of the emulator in the noise."""
+    """Optimise on the emulator of a state from a posterior, with the error of the emulator in the noise.
+
+    Near the optimum, the first stages are left out.
+    """
     if state.emulator is None:
         raise ValueError("there is no emulator yet")
     stages = model.emulator_stages[: 1 if _is_preliminary(model, state.emulator) else None]
     algorithm = model.algorithm(stages, model.with_emulator_error(state.emulator))
-    begin = algorithm.start_from(posterior, near_optimum=False)
+    begin = algorithm.start_from(posterior, near_optimum=near_optimum)
     return optimise(model, runner, state, algorithm, begin, emulator_evaluator(state.emulator))
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.core.coupled.stage import Stage
-from invgp.emulation.run_schedule import runs_in_a_step
+from invgp.emulation.run_schedule import runs_in_a_step, shares_runs
 from invgp.errors import RunsFailedError
 from invgp.inference.diagnostics import DEFAULTS, Cavity
 from invgp.inference.emulated_posterior import EmulatedPosterior, SamplingOptions
@@ -29,9 +29,11 @@ from invgp.inference.emulator_search import (
 from invgp.inference.importance_draws import check_gaussian
 from invgp.inference.multistart import search_alternative_modes
 from invgp.inference.notes import LARGE_SOLVER_NOISE, undetermined_shape_notes
+from invgp.inference.partial_search import is_worth_a_part, search_on_part
 from invgp.inference.restart import restart_around, restart_where_unexplained
 from invgp.inference.runner import Runner
 from invgp.inference.search_state import SearchState
+from invgp.inference.shared_runs import RefinementOptions, judge_accuracy, verify_and_refine
 from invgp.inference.site_evaluation import evaluator, optimise
 from invgp.inference.site_model import SiteModel, StreamPurpose, fewest_runs, simulator_stages, start_of, uses_emulator
 from invgp.latent_model.learnt_parameters import with_learned_hyperparameters
@@ -114,8 +116,13 @@ def search_emulated(model: SiteModel, runner: Runner, state: SearchState) -> Sea
     """
     state = replace(state, steps=outer_steps(model.problem))
     runner.begin(sum(step.runs for step in state.steps) + runs_in_a_step(model.problem))
-    state = search_on_emulator(model, runner, state)
-    state = search_alternative_modes(model, runner, state)
+    rounds = RefinementOptions()
+    if is_worth_a_part(model):
+        state = search_on_part(model, runner, state)
+        rounds = replace(rounds, most_rounds=2)  # most were made in the part
+    else:
+        state = search_on_emulator(model, runner, state)
+        state = search_alternative_modes(model, runner, state)
     if not state.result.converged and state.steps and state.emulator is not None and state.candidate is not None:
         state = search_on_emulator(model, runner, state, patient=True)
     if state.emulator is None:
@@ -127,6 +134,20 @@ def search_emulated(model: SiteModel, runner: Runner, state: SearchState) -> Sea
                 "simulator was used for every step."
             ),
         )
+    if shares_runs(model.problem):
+        state = verify_and_refine(model, runner, state, rounds)
+        if state.inaccurate is not None and 0 < state.inaccurate.sum() <= model.options.most_simulated:
+            state = _use_simulator_at(model, runner, replace(state, inaccurate=None), state.inaccurate)
+    else:
+        state = _use_simulator_where_needed(model, runner, state)
+    state = restart_where_unexplained(model, runner, state)
+    state = check_shape(model, runner, state)
+    state = _restart_where_doubtful(model, runner, state)
+    return check_whole_posterior(model, judge_accuracy(state))
+
+
+def _use_simulator_where_needed(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
+    """Use the simulator at all sites where the emulator is not accurate enough, and verify it at the others."""
     direct = ~trusted_sites(model, state)
     if direct.any():
         state = _use_simulator_at(model, runner, state, direct)
@@ -134,10 +155,7 @@ def search_emulated(model: SiteModel, runner: Runner, state: SearchState) -> Sea
     failed = np.nan_to_num(state.verification) > 2.0 * model.problem.inference.emulator_error
     if failed.any():
         state = _use_simulator_at(model, runner, state, state.direct | failed)
-    state = restart_where_unexplained(model, runner, state)
-    state = check_shape(model, runner, state)
-    state = _restart_where_doubtful(model, runner, state)
-    return check_whole_posterior(model, state)
+    return state
 
 
 def _use_simulator_at(model: SiteModel, runner: Runner, state: SearchState, sites: NDArray[np.bool_]) -> SearchState:

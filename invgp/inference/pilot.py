@@ -33,6 +33,7 @@ from invgp.inference.field_model import FieldModel
 from invgp.inference.field_state import FieldOptions, FieldSearchState
 from invgp.inference.invert import blas_threads, open_recorders, prepare_search, search_within_budget, strategy_of
 from invgp.inference.runner import Runner
+from invgp.inference.search_options import can_draw
 from invgp.problem import Floats, Problem
 
 
@@ -139,7 +140,7 @@ def pilot_size(problem: Problem) -> int:
         return each * FieldOptions().first_batch(model.variables, None if most is None else most // each)
     if not (problem.inference.emulator and can_emulate(problem)):
         return 0
-    return sum(runs_of_steps(problem)[: 1 if problem.inference.posterior == "sampled" else 2])
+    return sum(runs_of_steps(problem)[: 1 if can_draw(problem) else 2])
 
 
 def run_pilot(

@@ -12,12 +12,13 @@ from invgp.core.backend import Array, array_namespace
 from invgp.core.coupled.coupled_gaussian import SiteFactors
 from invgp.core.coupled.coupled_savigp import CoupledSavigp
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
-from invgp.emulation.run_schedule import simulated_parts
+from invgp.emulation.run_schedule import shares_runs, simulated_parts, source_runs_in_a_check
 from invgp.errors import RunsFailedError
 from invgp.inference.diagnostics import find_unexplained
+from invgp.inference.emulator_search import fit
 from invgp.inference.runner import BudgetSpent, Runner
 from invgp.inference.search_state import SearchState
-from invgp.inference.site_evaluation import draw_for_runs, evaluator, optimise, site_errors
+from invgp.inference.site_evaluation import draw_at, draw_for_runs, evaluator, optimise, site_errors
 from invgp.inference.site_model import SiteModel, simulator_stages
 from invgp.latent_model.learnt_parameters import with_learned_hyperparameters
 from invgp.problem import Problem
@@ -117,9 +118,14 @@ def _return_to(runner: Runner, state: SearchState, bound: float) -> SearchState:
 def use_simulator_at(
     model: SiteModel, runner: Runner, state: SearchState, sites: NDArray[np.bool_], start: GaussianPosterior
 ) -> SearchState:
-    """Use the simulator at these sites (N,), unless one run per site shows that the emulator is accurate enough."""
+    """Use the simulator at these sites (N,), unless one run per site shows that the emulator is accurate enough.
+
+    If sites share runs, the emulator is fitted to runs at some of them instead.
+    """
     if state.emulator is None:
         return state
+    if shares_runs(model.problem):
+        return _fit_there(model, runner, state, sites, start)
     counts = [len(part.sites) for part in simulated_parts(model.problem)]
     errors = []
     for everywhere, drawn in draw_for_runs(model, start, counts, 1.0):
@@ -129,6 +135,23 @@ def use_simulator_at(
     if np.all(np.concatenate(errors) <= model.options.restart_error):
         return state
     return replace(state, direct=state.direct | sites)  # also if runs failed
+
+
+def _fit_there(
+    model: SiteModel, runner: Runner, state: SearchState, sites: NDArray[np.bool_], start: GaussianPosterior
+) -> SearchState:
+    """Fit the emulator to further runs, from a start, at a selection of these sites (N,)."""
+    stage, fitted = int(state.runs.stage.max()) + 1, state
+    for part, count in zip(simulated_parts(model.problem), source_runs_in_a_check(model.problem), strict=True):
+        own = part.sites[sites[part.sites]]
+        if not own.size:
+            continue
+        chosen = model.streams.design.choice(own, min(count, len(own)), replace=False)
+        latents = draw_at(model, start, chosen, max(count // len(chosen), 1))
+        batch = runner.evaluate(latents, "second-start", chosen)
+        fitted = replace(fitted, runs=fitted.runs.append(latents, batch.outputs, batch.valid, chosen, stage))
+    fitted = fit(model, fitted, start)
+    return state if fitted.emulator is None else fitted
 
 
 def sites_within_length_scale(problem: Problem, sites: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -39,7 +39,7 @@ from invgp.inference.gaussian import (
 )
 from invgp.inference.restart import unexplained_sites
 from invgp.inference.runner import Runner
-from invgp.inference.search_options import RoundOptions
+from invgp.inference.search_options import RoundOptions, can_draw
 from invgp.inference.search_state import NOT_ACCURATE, SampledTarget, SearchResult, SearchState
 from invgp.inference.simulated_draws import outputs_at_draws, sample_with_simulator
 from invgp.inference.site_model import SiteModel, StreamPurpose, uses_emulator
@@ -112,7 +112,7 @@ class SampledSearch:
     def __call__(self, model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
         """Search from a state; the new one has draws if an emulator could be fitted."""
         problem = model.problem
-        if problem.survey.size * problem.latent_count > self.rounds.most_sampled:
+        if not can_draw(problem, self.rounds):
             state = state.with_note(
                 f"The survey has more than {self.rounds.most_sampled:,} unknowns, too many for the sampler: the "
                 "posterior is a Gaussian approximation."

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from invgp.problem import Problem
+
 
 @dataclass(frozen=True)
 class SearchOptions:
@@ -46,6 +48,15 @@ class SearchOptions:
         The same, above which the posterior of a large survey is optimised roughly.
     largest_error : float
         Upper limit of the emulator error that is added to the noise, for sites without information.
+    part_sites, part_steps : int
+        Sites of the part of a large survey in which the emulator is fitted first: a number, and for simulators with
+        many inputs a multiple of the runs of a step.
+    fewest_part_sites : int
+        Fewest sites of each source in this part.
+    fewest_parts : int
+        Such a part is used in surveys that are at least so many times as large.
+    most_simulated : int
+        Most sites of a survey with more sites than runs at which the simulator itself is used.
     restarts : int
         Most second searches around unexplained sites, each from another random field.
     reset_precision : float
@@ -98,6 +109,11 @@ class SearchOptions:
     shared_error: float = 0.1
     preliminary_error: float = 3.0
     largest_error: float = 1000.0
+    part_sites: int = 4000
+    part_steps: int = 8
+    fewest_part_sites: int = 200
+    fewest_parts: int = 4
+    most_simulated: int = 8
     restarts: int = 3
     reset_precision: float = 0.1
     restart_error: float = 1.0
@@ -176,3 +192,15 @@ class RoundOptions:
     largest_variance: float = 0.05
     largest_extreme: float = 2.0
     most_widened: float = 0.05
+
+
+def can_draw(problem: Problem, rounds: RoundOptions = RoundOptions()) -> bool:
+    """Return whether the result is draws from the exact posterior of a site model: they are wanted, and not too many.
+
+    Parameters
+    ----------
+    problem : Problem
+    rounds : RoundOptions
+    """
+    size = problem.survey.size * problem.latent_count
+    return problem.inference.posterior == "sampled" and size <= rounds.most_sampled

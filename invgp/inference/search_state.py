@@ -31,6 +31,7 @@ class SearchResult:
 
 
 UNFINISHED = SearchResult("", converged=False)
+STALLED = SearchResult("stopped because further runs do not make the emulator more accurate", converged=False)
 NOT_ACCURATE = SearchResult("stopped before the emulator was accurate at the draws", converged=False)
 
 

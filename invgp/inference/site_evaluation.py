@@ -98,13 +98,35 @@ def draw_for_runs(
 def _draw_for_part(
     model: SiteModel, posterior: GaussianPosterior, sites: NDArray[np.intp], runs: int, widened: float
 ) -> tuple[Floats, NDArray[np.intp]]:
-    Q, rng = model.problem.latent_count, model.streams.design
-    some = sites if runs >= len(sites) else np.sort(rng.choice(sites, runs, replace=False))
-    points = qmc.Sobol(Q, rng=rng).random_base2(math.ceil(math.log2(runs)))[:runs]
+    some = sites if runs >= len(sites) else np.sort(model.streams.design.choice(sites, runs, replace=False))
+    return draw_at(model, posterior, some, runs // len(some), widened), some
+
+
+def draw_at(
+    model: SiteModel, posterior: GaussianPosterior, sites: NDArray[np.intp], samples: int, widened: float = 1.0
+) -> Floats:
+    """Draw latent values (S, B, Q) from a posterior at sites (B,), evenly distributed over all sites together.
+
+    Parameters
+    ----------
+    model : SiteModel
+    posterior : GaussianPosterior
+    sites : array of int, shape (B,)
+    samples : int
+        Draws per site, S.
+    widened : float
+        Factor on the spread of the posterior.
+
+    Returns
+    -------
+    array, shape (S, B, Q)
+    """
+    Q, rng, count = model.problem.latent_count, model.streams.design, samples * len(sites)
+    points = qmc.Sobol(Q, rng=rng).random_base2(math.ceil(math.log2(count)))[:count]
     normals = ndtri(np.clip(points, 1e-6, 1.0 - 1e-6))
-    normals = normals[rng.permutation(runs)].reshape(-1, len(some), Q, 1)
-    factor, mean = to_numpy(posterior.factor)[some], to_numpy(posterior.marginals.mean)[some]
-    return mean + widened * (factor @ normals)[..., 0], some
+    normals = normals[rng.permutation(count)].reshape(-1, len(sites), Q, 1)
+    factor, mean = to_numpy(posterior.factor)[sites], to_numpy(posterior.marginals.mean)[sites]
+    return mean + widened * (factor @ normals)[..., 0]
 
 
 def run_errors(model: SiteModel, state: SearchState, batch: Batch, latents: Floats, sites: NDArray[np.intp]) -> Floats:

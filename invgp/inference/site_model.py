@@ -211,8 +211,7 @@ def prepare_site_model(problem: Problem, backend: Backend, runner: Runner, seed:
     if emulates:
         neighbours = effective_neighbours(problem, streams.design)
         simulator_stages(model, runner)  # unused; advances the random stream
-        stages = [_draw_stage(model, runner, plan) for plan in plan_emulator_stages(problem, model.options)]
-        model = replace(model, neighbour_counts=neighbours, emulator_stages=stages)
+        model = replace(model, neighbour_counts=neighbours, emulator_stages=emulator_stages(model, runner))
     return model, state
 
 
@@ -229,6 +228,11 @@ def start_of(model: SiteModel, runner: Runner, precision: float = 0.0) -> Gaussi
 def simulator_stages(model: SiteModel, runner: Runner) -> list[Stage]:
     """Return the stages for runs of the simulator, with new sample points."""
     return [_draw_stage(model, runner, plan) for plan in plan_stages(model.problem, model.options)]
+
+
+def emulator_stages(model: SiteModel, runner: Runner) -> list[Stage]:
+    """Return the stages for an emulator, with new sample points."""
+    return [_draw_stage(model, runner, plan) for plan in plan_emulator_stages(model.problem, model.options)]
 
 
 def _draw_stage(model: SiteModel, runner: Runner, plan: StagePlan) -> Stage:

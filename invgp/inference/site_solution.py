@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import cholesky, to_numpy
+from invgp.core.backend import Array, cholesky, identity, to_numpy
 from invgp.core.coupled import Prior
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.core.kernels import Scalar
@@ -29,6 +29,7 @@ from invgp.inference.runner import Runner
 from invgp.inference.search_state import NOT_ACCURATE, SearchState
 from invgp.inference.simulated_draws import outputs_at_draws
 from invgp.inference.site_model import SiteModel
+from invgp.latent_model.inducing_points import JITTER
 from invgp.latent_model.learnt_parameters import LearntParameters, with_learned_hyperparameters
 from invgp.posterior import EmulatorReport, Samples, Solution, StoredRuns
 from invgp.posterior.gaussian_processes import StoredSiteFactors
@@ -153,9 +154,22 @@ def _draw_conditional(problem: Problem, prior: Prior, normals: Floats) -> Floats
         for j, kernel in enumerate(prior.kernels):
             if isinstance(kernel, Scalar):
                 continue  # the inducing variables determine it
-            factor = to_numpy(cholesky(covariance[j, ...]))
+            factor = to_numpy(_factor(covariance[j, ...], float(kernel.variance)))
             draws[:, part, j] = normals[:, part, j] @ factor.T
     return draws
+
+
+def _factor(covariance: Array, variance: float) -> Array:
+    """Return the Cholesky factor of a conditional covariance (B, B) of a process with this prior variance.
+
+    With many inducing points little is left of the prior variance, and rounding errors, which are relative to the prior
+    variance, can make the covariance of close sites indefinite. A share of the prior variance is then added that is as
+    small as that at the inducing points.
+    """
+    try:
+        return cholesky(covariance)
+    except np.linalg.LinAlgError:
+        return cholesky(covariance + JITTER * variance * identity(covariance))
 
 
 def to_stored_factors(posterior: GaussianPosterior) -> StoredSiteFactors:

@@ -67,7 +67,7 @@ class InferenceSettings(Settings):
         default=0.2,
         gt=0,
         description="error of the emulator, in standard deviations of the noise, above which the simulator itself is "
-        "used at a site",
+        "used at a site; in a survey with more sites than runs, further runs are made there for the emulator instead",
     )
     max_runs: int | None = Field(
         default=None,

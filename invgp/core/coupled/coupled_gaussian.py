@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from invgp.core.backend import Array, array_namespace, cholesky, identity, lower_inverse, product
+from invgp.core.backend import Array, array_namespace, cholesky, identity, lower_inverse, product, sum_of_products
 from invgp.core.coupled.prior import Prior
 from invgp.core.geometry import Geometry
 
@@ -146,10 +146,13 @@ class CoupledGaussian:
         xp = array_namespace(self.mean)
         W, M = geometry.projection, self.mean.shape[1]
         mean = self.mean_at(geometry, prior_mean)
-        # Columns T A_n^T of all sites, for each latent: (Q, Q M, B). Latent j uses the columns of T from j M.
-        columns = xp.stack([product(self.root[:, j * M : (j + 1) * M], W[j, ...]) for j in range(W.shape[0])])
-        by_site = xp.permute_dims(columns, (2, 0, 1))
-        covariance = by_site @ xp.matrix_transpose(by_site)
+        # Columns T A_n^T of all sites, for each latent. Latent j uses the columns of T from j M, which are zero above
+        # row j M because T is lower triangular.
+        Q = W.shape[0]
+        columns = [product(self.root[j * M :, j * M : (j + 1) * M], W[j, ...]) for j in range(Q)]
+        rows = [[sum_of_products(columns[i], columns[j][(i - j) * M :, :]) for j in range(i + 1)] for i in range(Q)]
+        full = [xp.stack([rows[max(i, j)][min(i, j)] for j in range(Q)], axis=-1) for i in range(Q)]
+        covariance = xp.stack(full, axis=-2)
         return Marginals(mean, covariance + geometry.residual.T[..., None] * identity(covariance))
 
     def mean_at(self, geometry: Geometry, prior_mean: Array) -> Array:
