@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from invgp.core.coupled.coupled_gaussian import SiteFactors
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.emulation import Runs
-from invgp.emulation.run_schedule import runs_in_a_step, shares_runs, simulated_parts
+from invgp.emulation.run_schedule import shares_runs, simulated_parts
 from invgp.execution.simulator import Batch
 from invgp.inference.emulator_search import fit, optimise_on_emulator, outer_steps, search_on_emulator
 from invgp.inference.optimisation import Optimiser
 from invgp.inference.runner import BudgetSpent, Runner, StateT
+from invgp.inference.search_options import fewest_sites_for_a_part, size_of_part
 from invgp.inference.search_state import SearchState, Step
 from invgp.inference.shared_runs import verify_and_refine
 from invgp.inference.site_model import SiteModel, emulator_stages
@@ -59,11 +60,8 @@ class PartialRunner(Runner):
 
 def is_worth_a_part(model: SiteModel) -> bool:
     """Return whether the survey is so large that the emulator is fitted at a part of its sites first."""
-    return (
-        model.uses_minibatches
-        and shares_runs(model.problem)
-        and model.problem.survey.size >= model.options.fewest_parts * _size(model)
-    )
+    fewest = fewest_sites_for_a_part(model.problem, model.options)
+    return model.uses_minibatches and shares_runs(model.problem) and model.problem.survey.size >= fewest
 
 
 def search_on_part(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
@@ -124,10 +122,6 @@ def search_on_part(model: SiteModel, runner: Runner, state: SearchState) -> Sear
     return state
 
 
-def _size(model: SiteModel) -> int:
-    return max(model.options.part_sites, model.options.part_steps * runs_in_a_step(model.problem))
-
-
 def _steps(problem: Problem, part: Problem) -> tuple[Step, ...]:
     """Return the outer steps of a problem with at most one run for each site of a part."""
     sizes = [len(source.sites) for source in simulated_parts(part)]
@@ -140,7 +134,7 @@ def _steps(problem: Problem, part: Problem) -> tuple[Step, ...]:
 
 def _select_sites(model: SiteModel, state: SearchState) -> Sites:
     """Select sites of each source at random, and those that have runs of earlier inversions."""
-    rng, size, chosen = model.streams.design, _size(model), list[Any]()
+    rng, size, chosen = model.streams.design, size_of_part(model.problem, model.options), list[Any]()
     for part in model.problem.parts:
         share = max(size * len(part.sites) // model.problem.survey.size, model.options.fewest_part_sites)
         chosen.append(rng.choice(part.sites, min(share, len(part.sites)), replace=False))
@@ -173,7 +167,10 @@ def _restrict(part: SiteModel, posterior: GaussianPosterior, sites: Sites) -> Ga
 def _extend(
     model: SiteModel, start: GaussianPosterior, posterior: GaussianPosterior, sites: Sites
 ) -> GaussianPosterior:
-    """Return the posterior of all sites with the factors of a part, and those of the start at the other sites."""
+    """Return the posterior of all sites with the factors and hyperparameters of a part.
+
+    The other sites have the factors of the start.
+    """
     xp, backend = model.backend.namespace, model.backend
     numbers, inside = np.zeros((2, model.problem.survey.size), dtype=np.int32)
     numbers[sites], inside[sites] = np.arange(len(sites)), 1
@@ -183,7 +180,8 @@ def _extend(
         xp.where(chosen[:, None, None], precision, start.sites.precision),
         xp.where(chosen[:, None], shift, start.sites.shift),
     )
-    return model.algorithm(model.emulator_stages).posterior(factors, start.hyper)
+    hyper = start.hyper._replace(theta=posterior.hyper.theta, noise=posterior.hyper.noise)
+    return model.algorithm(model.emulator_stages).posterior(factors, hyper)
 
 
 def _runs_at(runs: Runs, sites: Sites) -> Runs:

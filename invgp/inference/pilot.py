@@ -24,6 +24,8 @@ from invgp.emulation.run_schedule import (
     run_budget,
     runs_in_a_step,
     runs_of_steps,
+    shares_runs,
+    source_runs_in_a_check,
 )
 from invgp.execution.pools import open_pool
 from invgp.execution.run_directories import make_run_directory
@@ -33,7 +35,7 @@ from invgp.inference.field_model import FieldModel
 from invgp.inference.field_state import FieldOptions, FieldSearchState
 from invgp.inference.invert import blas_threads, open_recorders, prepare_search, search_within_budget, strategy_of
 from invgp.inference.runner import Runner
-from invgp.inference.search_options import can_draw
+from invgp.inference.search_options import can_draw, fewest_sites_for_a_part
 from invgp.problem import Floats, Problem
 
 
@@ -221,6 +223,13 @@ class CostOptions:
         Power of the emulator error after the first step with which the runs of an inversion with draws grow.
     usual_error : float
         Emulator error, in noise standard deviations, that is assumed without a pilot.
+    shared_steps : int
+        Outer steps of a Gaussian posterior of a survey with more sites than runs, if the error of the emulator is small
+        after the pilot, but not after its first step.
+    most_checks : int
+        Checks of its emulator if further steps do not make it more accurate.
+    slowest_decrease : float
+        Largest factor by which a further step decreases the error of its emulator.
     direct : int
         Runs of a Gaussian posterior for each site where the emulator of the pilot is not accurate enough.
     direct_samples : int
@@ -238,6 +247,9 @@ class CostOptions:
     sampled_steps: float = 3.3
     growth: float = 0.25
     usual_error: float = 0.3
+    shared_steps: int = 3
+    most_checks: int = 6
+    slowest_decrease: float = 0.77
     direct: int = 180
     direct_samples: int = 300
     largest_error: float = 3.0
@@ -280,8 +292,10 @@ def _expected_runs(problem: Problem, pilot: Pilot | None, options: CostOptions) 
     if not (settings.emulator and can_emulate(problem)):
         words = f"Without an emulator, the posterior takes about {options.direct_samples} runs per site"
         return options.direct_samples * sites, words
-    if settings.posterior == "sampled":
+    if can_draw(problem):
         return _runs_with_draws(problem, options.usual_error if pilot is None else pilot.errors[-1], options)
+    if shares_runs(problem):
+        return _runs_of_shared(problem, pilot, options)
     return _runs_of_gaussian(problem, pilot, options)
 
 
@@ -305,6 +319,22 @@ def _runs_of_gaussian(problem: Problem, pilot: Pilot | None, options: CostOption
         sites = count_noun(pilot.inaccurate_sites, "site")
         words += f", and the simulator itself may be needed at {sites}"
     return usual + options.direct * pilot.inaccurate_sites, words
+
+
+def _runs_of_shared(problem: Problem, pilot: Pilot | None, options: CostOptions) -> tuple[int, str]:
+    """Return the runs of a Gaussian posterior of a survey with more sites than runs."""
+    steps, words = runs_of_steps(problem), "Sites share runs, so that their number does not grow with the survey"
+    count, check = options.shared_steps, sum(source_runs_in_a_check(problem))
+    checks = 2 if problem.survey.size >= fewest_sites_for_a_part(problem) else 1
+    if pilot is not None and len(pilot.errors) > 1 and np.isfinite(pilot.errors).all():
+        before, error = pilot.errors[-2:]
+        good, decrease = 0.5 * problem.inference.emulator_error, error / max(before, np.finfo(float).tiny)
+        if error > good and decrease >= options.slowest_decrease:  # further steps and checks do not help
+            return sum(steps[: count + 1]) + options.most_checks * check, words
+        count += math.ceil(math.log(good / error) / math.log(decrease)) if error > good else -int(before <= good)
+    elif pilot is not None and not math.isfinite(pilot.errors[-1]):
+        return most_runs(problem), "The emulator could not be fitted"
+    return sum(steps[:count]) + checks * check, words
 
 
 def _runs_with_draws(problem: Problem, error: float, options: CostOptions) -> tuple[int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from invgp.emulation.run_schedule import runs_in_a_step
 from invgp.problem import Problem
 
 
@@ -204,3 +205,25 @@ def can_draw(problem: Problem, rounds: RoundOptions = RoundOptions()) -> bool:
     """
     size = problem.survey.size * problem.latent_count
     return problem.inference.posterior == "sampled" and size <= rounds.most_sampled
+
+
+def size_of_part(problem: Problem, options: SearchOptions = DEFAULTS) -> int:
+    """Return the number of sites at which the emulator of a large survey is found first.
+
+    Parameters
+    ----------
+    problem : Problem
+    options : SearchOptions
+    """
+    return max(options.part_sites, options.part_steps * runs_in_a_step(problem))
+
+
+def fewest_sites_for_a_part(problem: Problem, options: SearchOptions = DEFAULTS) -> int:
+    """Return the size of a survey from which on its emulator is found at a part of the sites first.
+
+    Parameters
+    ----------
+    problem : Problem
+    options : SearchOptions
+    """
+    return options.fewest_parts * size_of_part(problem, options)

@@ -8,8 +8,7 @@ import pytest
 import invgp
 from invgp.emulation.run_schedule import shares_runs
 from invgp.inference import partial_search
-from invgp.inference.expected_cost import expected_cost
-from invgp.inference.pilot import pilot_size, run_pilot
+from invgp.inference.pilot import expected_cost, pilot_size, run_pilot
 from invgp.inference.search_state import SearchResult, SearchState
 from invgp.inference.shared_runs import Check, RefinementOptions, judge_accuracy
 from invgp.inference.site_solution import _factor
@@ -21,8 +20,8 @@ def curve(a):
     return np.stack([np.exp(0.3 * a), np.sin(0.7 * a) + 0.5 * a], axis=-1)
 
 
-def jump(a):
-    return np.stack([a + (a > 0.4), 0.3 * a], axis=-1)
+def rough(a):
+    return np.stack([a + 0.5 * np.sign(np.sin(40.0 * a)), 0.3 * a], axis=-1)
 
 
 def line(function, sites, seed=0, **inference):
@@ -53,6 +52,12 @@ def distance(posterior, reference):
     return np.sqrt(np.mean(error**2)), np.median(posterior["a_std"].values / std)
 
 
+def search_in_a_part(monkeypatch):
+    """Find the emulator at 200 sites, the fewest, in surveys of 300 sites and more."""
+    monkeypatch.setattr(partial_search, "size_of_part", lambda problem, options: 200)
+    monkeypatch.setattr(partial_search, "fewest_sites_for_a_part", lambda problem, options: 300)
+
+
 @pytest.fixture(scope="module")
 def reference():
     """The posterior of 300 sites from the simulator itself."""
@@ -71,7 +76,7 @@ def test_that_shared_runs_give_the_posterior_of_the_simulator(reference):
 
 
 def test_that_a_part_of_the_sites_gives_the_emulator_of_all(reference, monkeypatch):
-    monkeypatch.setattr(partial_search, "_size", lambda model: 70)
+    search_in_a_part(monkeypatch)
     problem, _ = line(curve, 300, batch=100)
     posterior = invgp.invert(problem)
     assert posterior.attrs["invgp_converged"] == "yes"
@@ -82,7 +87,7 @@ def test_that_a_part_of_the_sites_gives_the_emulator_of_all(reference, monkeypat
 
 @pytest.mark.slow
 def test_that_runs_do_not_grow_with_the_survey(monkeypatch):
-    monkeypatch.setattr(partial_search, "_size", lambda model: 200)
+    search_in_a_part(monkeypatch)
     found = []
     for sites in (400, 4000):
         problem, truth = line(curve, sites, batch=500)
@@ -94,22 +99,23 @@ def test_that_runs_do_not_grow_with_the_survey(monkeypatch):
     assert found[1] <= 1.5 * found[0]
 
 
+@pytest.mark.slow
 def test_that_sites_that_the_emulator_cannot_serve_are_named():
-    problem, truth = line(jump, 300)
+    problem, _ = line(rough, 100, max_evaluations=5)
     posterior = invgp.invert(problem)
-    assert posterior.attrs["invgp_runs"] < 10 * 300
-    assert posterior.attrs["invgp_converged"] == "no" or "less accurate" in posterior.attrs["invgp_diagnostics"]
-    far = np.abs(truth - 0.4) > 0.3
-    inside = np.abs(truth - posterior["a"].values) <= 1.96 * posterior["a_std"].values
-    assert inside[far].mean() > 0.85
+    assert posterior.attrs["invgp_runs"] < 4000  # the simulator itself would take tens of thousands
+    assert posterior.attrs["invgp_converged"] == "no"
+    assert "less accurate than inference.emulator_error" in posterior.attrs["invgp_diagnostics"]
 
 
+@pytest.mark.slow
 def test_that_the_budget_of_shared_runs_is_never_exceeded():
     problem, _ = line(curve, 300, max_runs=90)
     posterior = invgp.invert(problem)
     assert posterior.attrs["invgp_runs"] <= 90
 
 
+@pytest.mark.slow
 def test_that_the_forecast_of_shared_runs_is_within_a_factor_of_two(tmp_path):
     problem, _ = line(curve, 300)
     used = invgp.invert(problem).attrs["invgp_runs"]
