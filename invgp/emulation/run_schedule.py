@@ -14,6 +14,7 @@ RUNS_PER_FEATURE = 1.3  # fewest runs of the first step, per coefficient of a qu
 ENOUGH_PER_FEATURE = 4  # most runs of a step, per coefficient of a cubic polynomial, before they are doubled
 FEWEST_PER_LATENT = 60  # runs in all that are always allowed, per latent and one more, if draws are the result
 FEWEST_IN_A_STEP = 4  # fewest runs of a step, per latent and one more, if draws are the result
+MANY_SITES = 1000  # sites up to which the simulator itself is used wherever the emulator is not accurate enough
 LATE_STEP = 2  # step, from 0, by which the emulator of most simulators is accurate
 FEWEST_IN_A_CHECK = 100  # fewest runs that verify an emulator: an error at 5% of the sites shows with probability 0.99
 FEWEST_STEPS = 2  # outer steps without which no emulator is used
@@ -87,9 +88,9 @@ def source_runs_of_steps(problem: Problem) -> list[tuple[int, ...]]:
 
 
 def shares_runs(problem: Problem) -> bool:
-    """Return whether even a late step has fewer runs than there are sites: most sites then rely on runs at others."""
+    """Return whether there are many sites, more than the runs of a late step: most of them rely on runs at others."""
     pairs = zip(source_runs_in_a_step(problem, LATE_STEP), simulated_parts(problem), strict=True)
-    return any(runs < len(part.sites) for runs, part in pairs)
+    return any(len(part.sites) > max(runs, MANY_SITES) for runs, part in pairs)
 
 
 def source_runs_in_a_check(problem: Problem) -> tuple[int, ...]:

@@ -28,8 +28,9 @@ def test_that_too_small_a_share_is_not_enough_for_an_emulator():
     assert not can_emulate(problem)
 
 
-def test_that_sites_share_runs_if_there_are_more_sites_than_runs_of_a_late_step():
-    small, large = (sites_on_a_line(np.arange(count), (1.0, 1.0)) for count in (160, 161))  # 4 x 10 x 2 x 2
+@pytest.mark.parametrize(("latents", "most"), [(2, 1000), (6, 1344)])  # 4 x 84 runs, twice doubled
+def test_that_many_sites_share_runs(latents, most):
+    small, large = (sites_on_a_line(np.arange(count), (1.0,) * latents) for count in (most, most + 1))
     assert not shares_runs(small)
     assert shares_runs(large)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import invgp
+from invgp.emulation import run_schedule
 from invgp.emulation.run_schedule import shares_runs
 from invgp.inference import partial_search
 from invgp.inference.pilot import expected_cost, pilot_size, run_pilot
@@ -50,6 +51,12 @@ def distance(posterior, reference):
     std = reference["a_std"].values
     error = (posterior["a"].values - reference["a"].values) / std
     return np.sqrt(np.mean(error**2)), np.median(posterior["a_std"].values / std)
+
+
+@pytest.fixture(autouse=True)
+def share_runs(monkeypatch):
+    """Let small surveys share runs."""
+    monkeypatch.setattr(run_schedule, "MANY_SITES", 64)
 
 
 def search_in_a_part(monkeypatch):
