@@ -70,8 +70,8 @@ def emulated_posterior(
     """Return a posterior and its problem with the emulator; those of the latest files are kept for the next call."""
     if isinstance(posterior, str | Path) and not hasattr(config, "survey"):
         path = Path(posterior)
-        changed = path.stat().st_mtime_ns if path.is_file() else 0
-        return _emulated_file(path.absolute(), changed, None if config is None else Path(str(config)).absolute())
+        own = None if config is None else Path(str(config)).absolute()
+        return _emulated_file(path.absolute(), _modified(path), own)
     dataset = read_posterior(posterior)
     return dataset, open_emulated(dataset, source_of(posterior), config)
 
@@ -80,7 +80,11 @@ def posterior_and_emulator(
     posterior: xr.Dataset | str | Path, config: str | Path | Problem | None
 ) -> tuple[xr.Dataset, EmulatedProblem | None]:
     """Return a posterior and its problem with the emulator; None instead of the latter for a field model."""
-    dataset = read_posterior(posterior)
+    if isinstance(posterior, str | Path):
+        path = Path(posterior)
+        dataset = _read_file(path, path.absolute(), _modified(path))
+    else:
+        dataset = read_posterior(posterior)
     return (dataset, None) if "node" in dataset.dims else emulated_posterior(posterior, config)
 
 
@@ -92,6 +96,16 @@ def field_problem(
 
     problem = problem_of(posterior, source, config)
     return problem, check_ledger(None if source is None else source.with_suffix(".ledger.sqlite"))
+
+
+def _modified(path: Path) -> int:
+    """Return the time of the last change of a file, in nanoseconds; 0 if there is none."""
+    return path.stat().st_mtime_ns if path.is_file() else 0
+
+
+@lru_cache(maxsize=2)
+def _read_file(path: Path, absolute: Path, changed: int) -> xr.Dataset:  # noqa: ARG001
+    return read_posterior(path)
 
 
 @lru_cache(maxsize=2)
