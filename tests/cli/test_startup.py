@@ -82,7 +82,7 @@ def test_that_the_shell_completes_commands_without_loading_them(tmp_path: Path) 
 
 def test_that_the_shell_completes_options(tmp_path: Path) -> None:
     offered, modules = complete("invgp run --w", tmp_path)
-    assert offered == ["--without", "--workers"]
+    assert offered == ["--without", "--workers", "--watch"]
     assert not modules & {*HEAVY}
 
 
