@@ -107,7 +107,7 @@ MISTAKES: list[tuple[Any, str]] = [
     (lambda p: invgp.predict(p, -5), "grid: must be a step greater than 0, was '-5'"),
     (lambda p: invgp.predict(p, quantiles=[2.0]), "quantiles: must be between 0 and 1, were 2"),
     (lambda p: invgp.plot(p, "a.jpg"), "output: must end in .png, .svg or .pdf, was 'a.jpg'"),
-    (lambda p: invgp.plot(p, "a.png", kinds=["maps"]), "kinds: must be of section, map, fit, "),
+    (lambda p: invgp.plot(p, "a.png", kinds=["maps"]), "kinds: must be of section, map, profile, fit, "),
     (lambda p: invgp.plot(p, "a.png", show=["mode"]), "show: must be of mean, std, "),
     (lambda p: invgp.plot(p, "a.png", latents=["dept"]), "latents: must be one of depth, was 'dept'"),
     (lambda p: invgp.plot(p, "a.png", site=2), "site: must be left out unless `kinds` contains correlation, was 2"),

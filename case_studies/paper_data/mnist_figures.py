@@ -9,7 +9,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from mnist import HERE, PARITY, SMALL, TEN, WHOLE, Measured, Setting, found
+from mnist import HERE, PARITY, SMALL, TEN, WHOLE, Measured, Setting, read_results
 
 sys.path.append(str(HERE.parent))
 from command_line import run
@@ -173,7 +173,7 @@ def main() -> None:
     if chosen.small and chosen.record:
         parser.error("argument --record: results.json is for all of MNIST, not for --small")
     folder = chosen.output or HERE / "results" / (SMALL if chosen.small else WHOLE).name
-    by_setting = {one.setting: one for one in found(folder)}
+    by_setting = {one.setting: one for one in read_results(folder)}
     if not by_setting:
         return
     draw(by_setting, (FIGURES if chosen.record else folder) / FIGURE)

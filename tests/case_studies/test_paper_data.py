@@ -58,7 +58,7 @@ def test_that_three_digits_of_both_parts_of_usps_are_distinguished(usps, study, 
     np.testing.assert_array_equal(y.sum(axis=0), [65, 65, 66])
     experiments = study[1]
     experiments.run_split(replace(usps, train=60), 0, (0.2,), tmp_path / "results", list(experiments.FAMILIES))
-    by_key = study[2].found("usps", tmp_path / "results")
+    by_key = study[2].read_results("usps", tmp_path / "results")
     assert len(by_key) == 3
     assert all(one.error < 0.3 for [one] in by_key.values())
 
@@ -106,7 +106,7 @@ def test_that_a_small_run_fits_all_families_resumes_and_is_drawn(study, tmp_path
     files[0].unlink()
     experiments.run_splits(small, 1, (0.2, 1.0), tmp_path)
     assert len(capsys.readouterr().out.splitlines()) == 1
-    by_key = figures.found("boston", tmp_path)
+    by_key = figures.read_results("boston", tmp_path)
     dense, [exact] = by_key["full Gaussian", 1.0][0], by_key[experiments.EXACT, 1.0]
     # The dense model with Gaussian noise is the exact Gaussian process: as good a maximum, or a better one.
     assert dense.elbo > exact.elbo - 0.5
@@ -221,7 +221,7 @@ def test_that_learnt_inducing_inputs_improve_the_classification_of_digits(mnist,
     study = mnist.Study("few", tuple(settings), batch=200, fixed=10, learnt=40)
     for setting in settings:
         mnist.keep(mnist.measure_model(setting, study), tmp_path)
-    fixed, learnt = by_setting = {one.setting: one for one in mnist.found(tmp_path)}
+    fixed, learnt = by_setting = {one.setting: one for one in mnist.read_results(tmp_path)}
     assert (fixed, learnt) == tuple(settings)
     nlp = {setting: one.surprise.mean() for setting, one in by_setting.items()}
     assert nlp[learnt] < nlp[fixed] < np.log(2)

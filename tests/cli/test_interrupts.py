@@ -98,7 +98,8 @@ def test_that_ctrl_c_later_keeps_the_best_posterior(workers: str, lines: list[st
     write_files(tmp_path, with_inference(*lines, config=config))
     with start_command("run", "survey.toml", "--workers", workers, cwd=tmp_path) as (process, mark):
         assert process.stderr is not None
-        assert process.stderr.readline().startswith(f"{first} | iteration 1 | ELBO ")
+        # On a slow machine, lines about single runs come before.
+        assert any(line.startswith(f"{first} | iteration 1 | ELBO ") for line in process.stderr)
         errors, seconds = interrupt(process)
     assert process.returncode == 130
     printed = own_words(errors)[-1]
