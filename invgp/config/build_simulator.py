@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -242,9 +242,27 @@ def _build_adapter(section: AnySimulator, inputs: Quantities, outputs: Quantitie
         settings = settings_of(section, "adapter", "kind", "inputs", "outputs")
         if isinstance(section, CallableSection) and section.kind == "field" and not section.vectorised:
             settings["rows"] = 1  # a run is long: each may have a worker of its own
-        if not isinstance(section, UmbridgeSection):
+        if isinstance(section, UmbridgeSection):
+            settings["urls"] = tuple(_read_addresses(section.urls, directory))
+        else:
             settings["search_path"] = directory
         return _MODELS[section.adapter](inputs=inputs, outputs=outputs, **settings)
     except AdapterError as error:
         # What importing a function raised may come in several lines.
         raise ConfigError(f"forward.{error.setting}: {one_line(error.sentence)}") from error
+
+
+def _read_addresses(urls: Sequence[str], directory: Path) -> Iterator[str]:
+    """Yield the addresses of servers; an entry that is no address names a file with one address per line."""
+    for place, url in enumerate(urls):
+        if "://" in url or not (directory / url).is_file():
+            yield url
+            continue
+        try:
+            lines = (directory / url).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise AdapterError(f"urls[{place}]", f"the file {url!r} cannot be read: {error}") from error
+        found = [text for line in lines if (text := line.partition("#")[0].strip())]
+        if not found:
+            raise AdapterError(f"urls[{place}]", f"the file {url!r} must contain one address per line, but is empty")
+        yield from found

@@ -66,6 +66,11 @@ Outputs = Annotated[
     list[Annotated[OutputSection, BeforeValidator(_name_alone)]], Field(min_length=1), Kind("list of names or tables")
 ]
 
+
+def _alone_in_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
 ADAPTERS = ("callable", "executable", "persistent", "batched", "pest", "dakota", "umbridge")
 ADAPTER: Any = Field(description=join_names(ADAPTERS, "or"))
 COMMAND = Field(description="the program and its arguments, each a string", min_length=1)
@@ -272,8 +277,9 @@ class UmbridgeSection(ForwardSection):
     """A model on UM-Bridge servers."""
 
     adapter: Literal["umbridge"] = ADAPTER
-    urls: list[str] = Field(
-        description="a list of the servers' addresses, such as ['http://localhost:4242']; they share the runs",
+    urls: Annotated[list[str], BeforeValidator(_alone_in_list), Kind("list of strings, or string")] = Field(
+        description="a list of the servers' addresses, such as ['http://localhost:4242'], or the name of a text file "
+        "with one address per line; the servers share the runs",
         min_length=1,
     )
     model: str = Field(description="the name of the model on the servers")

@@ -30,6 +30,7 @@ SIDE = Path(__file__).resolve().parent / "_pyemu_side.py"
 PACKAGES = ("pyemu", "flopy", "pypestutils", "modflow-setup", "sfrmaker", "pygsflow", "spotpy", "pastas")
 SUFFIXES = (".pst", ".tpl", ".ins")
 AT_ONCE = 200  # files on a command line
+LONGEST = 300  # s, for a download: pip builds the metadata of a source package
 
 
 def read(path: Path) -> str:
@@ -59,22 +60,26 @@ def read_by_pyemu(python: Path, files: list[Path]) -> dict[Path, str]:
     return found
 
 
-def unpack(python: Path, package: str, folder: Path) -> Path:
-    """Download the source of a package, or else its wheel, and unpack it; empty if there is none."""
-    target = folder / package
-    target.mkdir()
+def unpack(python: Path, package: str, folder: Path) -> bool:
+    """Download the source of a package, or else its wheel, and unpack it; return whether there is one."""
+    folder.mkdir()
     for options in (["--no-binary", ":all:"], []):
-        command = [python, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", target, *options, package]
-        if not subprocess.run(command, capture_output=True, check=False).returncode:
+        command = [python, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, *options, package]
+        try:
+            done = subprocess.run(command, capture_output=True, check=False, timeout=LONGEST)
+        except subprocess.TimeoutExpired:
+            continue
+        if not done.returncode:
             break
-    for archive in list(target.iterdir()):
+    archives = list(folder.iterdir())
+    for archive in archives:
         if archive.name.endswith(".tar.gz"):
             with tarfile.open(archive) as content:
-                content.extractall(target, filter="data")
+                content.extractall(folder, filter="data")
         else:
             with zipfile.ZipFile(archive) as content:
-                content.extractall(target)
-    return target
+                content.extractall(folder)
+    return bool(archives)
 
 
 def compare(python: Path, name: str, folder: Path) -> tuple[Counter[str], list[str]]:
@@ -106,16 +111,21 @@ def main() -> None:
     kinds = ("files", "same", "different", "only invgp reads", "only pyEMU reads", "both refuse")
     print(f"| source | {' | '.join(kinds)} |\n| --- | {' | '.join('---:' for _ in kinds)} |", flush=True)
     differences: list[str] = []
+    total: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as directory:
         written = Path(directory) / "written"
         subprocess.run([python, SIDE, "write", written], check=True, capture_output=True)
         folders = {"written by pyEMU": written, **{str(folder): folder for folder in options.folders}}
-        for package in options.packages:
-            folders[package] = unpack(python, package, Path(directory))
-        for name, folder in folders.items():
+        for name in (*folders, *options.packages):
+            folder = folders.get(name, Path(directory) / name)
+            if name in options.packages and not unpack(python, name, folder):
+                print(f"| {name} | not downloaded {'| ' * len(kinds)}|", flush=True)
+                continue
             counts, lines = compare(python, name, folder)
+            total.update(counts)
             print(f"| {name} | {' | '.join(str(counts[kind]) for kind in kinds)} |", flush=True)
             differences += lines
+    print(f"| all | {' | '.join(str(total[kind]) for kind in kinds)} |")
     print("", *differences, sep="\n")
 
 

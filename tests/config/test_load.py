@@ -12,6 +12,7 @@ import xarray as xr
 from helpers.config_files import CALLABLE, CONFIG, SITES, WriteSurvey
 from invgp.adapters import UmbridgeModel
 from invgp.config import load
+from invgp.errors import ConfigError
 
 NAMES = ("easting", "northing")
 
@@ -358,6 +359,25 @@ def test_that_servers_are_not_contacted_before_they_are_needed(write_survey: Wri
     assert (model.name, model.config, model.version) == ("times", {"level": 2}, "1.3")
     assert (model.timeout, model.retries, model.connections) == (5, 3, 2)
     assert [(q.name, q.size) for q in model.inputs] == [("depth", 2), ("velocity", 1), ("elevation", 1)]
+
+
+@pytest.mark.parametrize("urls", ['"servers.txt"', '["servers.txt"]', '["http://a:1", "servers.txt"]'])
+def test_that_the_addresses_of_servers_may_be_in_a_file(urls: str, write_survey: WriteSurvey) -> None:
+    python = 'adapter = "callable"\nfunction = "simulator:times"'
+    path = write_survey({python: f'adapter = "umbridge"\nmodel = "times"\nurls = {urls}'})
+    (path.parent / "servers.txt").write_text("# node 1\nhttp://node1:4242\n\nhttp://node2:4243  # slower\n")
+    addresses: Any = load(path).forward
+    assert addresses.urls[-2:] == ("http://node1:4242", "http://node2:4243")
+    assert len(addresses.urls) == (3 if "http" in urls else 2)
+    (path.parent / "servers.txt").write_text("# none yet\n")
+    with pytest.raises(ConfigError, match=r"the file .servers.txt. must contain one address per line, but is empty"):
+        load(path)
+    (path.parent / "servers.txt").write_text("node1:4242\n")
+    with pytest.raises(ConfigError, match=r"urls\[\d\]: must be like 'http://localhost:4242', but 'node1:4242' is no"):
+        load(path)
+    (path.parent / "servers.txt").unlink()
+    with pytest.raises(ConfigError, match=r"urls\[\d\]: must be like .*, but 'servers.txt' is no address"):
+        load(path)
 
 
 def test_that_a_latent_may_be_named_like_an_adapter(write_survey: WriteSurvey) -> None:
