@@ -30,6 +30,7 @@ from .run_errors import RunError
 
 PROTOCOL_VERSION = 1.0
 ROWS_PER_CONNECTION = 32
+LONGEST_CHECK = 10.0  # s, for the answers of a server that `find_server_faults` asks
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0  # s
 # Sizes of a reply: enough for an error with its traceback, and for any format of a number.
 BYTES_PER_REPLY, BYTES_PER_NUMBER = 2**16, 64
@@ -199,6 +200,19 @@ class UmbridgeModel:
         level = logging.WARNING if len(self.urls) > 1 else logging.INFO
         _log.log(level, "%s %s; it gets no more runs of this batch", url, error)
         queue.give_up(url, f"server {url} {error}")
+
+    def find_server_faults(self) -> tuple[str, ...]:
+        """Ask each server for the model and its sizes; return a sentence for each one that cannot be used."""
+        faults: list[str] = []
+        for url in self.urls:
+            connection = Connection(url, min(self.timeout, LONGEST_CHECK))
+            try:
+                self._check_server_once(connection)
+            except (NoConnectionError, BrokenOffError, _SilentError, _UnfitError) as error:
+                faults.append(f"server {url} {error}")
+            finally:
+                connection.close()
+        return tuple(faults)
 
     def _check_server_once(self, connection: Connection) -> None:
         """Check once that the server has the model, with these sizes."""

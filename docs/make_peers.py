@@ -104,7 +104,28 @@ def curves_section(record: dict[str, Any]) -> list[str]:
         *better,
         "",
     ]
-    return [*lines, "", *(reading if better else []), f"With {used}.", ""]
+    return [*lines, "", *(reading if better else []), _when_measured(rows), "", f"With {used}.", ""]
+
+
+def _when_measured(rows: list[dict[str, Any]]) -> str:
+    """Sentences on the runs of the command that measured the rows."""
+    runs: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for row in rows:
+        problems = runs.setdefault((row.get("day", ""), row.get("commit", "")), {}).setdefault(row["method"], [])
+        if row["problem"] not in problems:
+            problems.append(row["problem"])
+    known = [
+        f"on {day} at commit {commit}: "
+        + ", ".join(f"{method} ({', '.join(names)})" for method, names in found.items())
+        for (day, commit), found in sorted(runs.items())
+        if day
+    ]
+    earlier = "All other rows are from earlier runs of the command, of which the commit was not recorded."
+    return (
+        "The rows were measured in several runs of the command"
+        + (f"; {'; '.join(known)}. " if known else ". ")
+        + (earlier if ("", "") in runs else "")
+    ).strip()
 
 
 def _where_better(rows: list[dict[str, Any]], problem: str) -> list[str]:

@@ -78,6 +78,7 @@ def command(config: Path, data: Path | None, without: tuple[str, ...], workers: 
                 modelled[np.ix_(part.sites, part.columns)] = part.problem.from_simulator(found.outputs, 1)[0]
         for trial in trials:
             warn_about_missing_timeout(trial.part.problem)
+            warn_about_servers(trial.part.problem)
         print_survey(problem)
         features = [feature for trial in trials for feature in print_features(trial.part.problem)]
         for trial in trials:
@@ -289,6 +290,15 @@ def warn_about_missing_timeout(problem: Problem) -> None:
     if isinstance(problem.forward, ExecutableModel | BatchedModel) and problem.forward.timeout is None:
         what = "batch" if isinstance(problem.forward, BatchedModel) else "run"
         print_warning(f"forward.timeout is not set: invgp waits forever for a {what} that hangs")
+
+
+def warn_about_servers(problem: Problem) -> None:
+    """Warn about servers that cannot be used if there are several: the run of the check needs only one of them."""
+    from invgp.adapters import UmbridgeModel  # noqa: PLC0415
+
+    if isinstance(problem.forward, UmbridgeModel) and len(problem.forward.urls) > 1:
+        for fault in problem.forward.find_server_faults():
+            print_warning(fault)
 
 
 def warn_about_marks(problem: Problem) -> None:

@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -257,7 +258,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def record(path: Path, rows: Sequence[dict[str, Any]], method: str, version: str) -> None:
-    """Add rows to a file; they replace those of the same problem and method."""
+    """Add rows to a file, with the day and the commit; they replace those of the same problem and method."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short=8", "HEAD"], cwd=path.parent, capture_output=True, text=True, check=False
+    )
+    made = {"day": datetime.now(UTC).date().isoformat(), "commit": commit.stdout.strip() or "unknown"}
+    rows = [row | made for row in rows]
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"versions": {}, "rows": []}
     new = {(row["problem"], row["method"]) for row in rows}
     kept["rows"] = [row for row in kept["rows"] if (row["problem"], row["method"]) not in new] + list(rows)

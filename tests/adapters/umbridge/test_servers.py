@@ -205,6 +205,17 @@ def test_that_a_single_row_does_not_need_the_first_server(servers: list[str]) ->
     assert model.evaluate(VALUES[:0], context(0)).outputs.shape == (0, 3)
 
 
+def test_that_servers_that_cannot_be_used_are_named(servers: list[str]) -> None:
+    absent = f"http://127.0.0.1:{free_port()}"
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:  # accepts connections and answers nothing
+        silent = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        refused, hangs = times_model(servers[0], absent, silent, timeout=0.5).find_server_faults()
+    assert refused.startswith(f"server {absent} cannot be reached")
+    assert hangs.startswith(f"server {silent} does not say what it offers")
+    (unfit,) = times_model(servers[0], model="other").find_server_faults()
+    assert "offers no model 'other'" in unfit
+
+
 def test_that_all_rows_fail_soon_if_no_server_is_there() -> None:
     urls = [f"http://127.0.0.1:{free_port()}" for _ in range(2)]
     started = time.monotonic()
