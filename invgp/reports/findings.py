@@ -143,9 +143,9 @@ def _describe_length_scale(ds: xr.Dataset, scale: NDArray[np.float64]) -> str:
     """Return the length-scale, or one per coordinate, with the units of the coordinates."""
     units = [unit_label(ds[name]) or "1" for name in read_names(ds, "coordinates")]
     numbers = [format_number(float(s)) for s in scale]
-    if len(numbers) == len(units) > 1:
+    if len(numbers) == len(units) and len(set(zip(numbers, units, strict=True))) > 1:
         return ", ".join(append_unit(*pair) for pair in zip(numbers, units, strict=True))
-    return append_unit(", ".join(numbers), units[0] if len(set(units)) == 1 else "1")
+    return append_unit(", ".join(dict.fromkeys(numbers)), units[0] if len(set(units)) == 1 else "1")
 
 
 def _describe_bounds(latent: xr.DataArray) -> str:

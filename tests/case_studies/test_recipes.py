@@ -1,6 +1,7 @@
 """The recipes: each with its own package, which is installed only where somebody wants to run it."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 import invgp
 
-RECIPES = ("disba", "empymod", "harmonica", "tesseract")
+RECIPES = ("disba", "empymod", "harmonica", "jax", "simpeg", "tesseract")
 pytestmark = pytest.mark.study
 
 
@@ -23,7 +24,10 @@ def test_that_a_wrong_name_lists_the_recipes(root):
         ["bash", root / "case_studies/recipes/run.sh", "empymood"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert done.stderr.strip() == "usage: run.sh NAME, where NAME is one of: disba empymod harmonica tesseract"
+    assert (
+        done.stderr.strip()
+        == "usage: run.sh NAME, where NAME is one of: container disba empymod harmonica jax simpeg tesseract"
+    )
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -86,3 +90,35 @@ def test_that_the_recipe_of_a_server_reaches_a_posterior_and_fails_runs_that_the
         finally:
             server.terminate()
     assert invgp.has_converged(invgp.open_posterior(tmp_path / "posterior.nc"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_that_the_recipe_of_a_container_runs_its_program_through_the_wrapper(root, tmp_path):
+    """The wrapper starts an engine that records its arguments and runs the command in the directory of the run."""
+    folder = tmp_path / "recipe"
+    shutil.copytree(root / "case_studies/recipes/container", folder, ignore=shutil.ignore_patterns(".venv"))
+    engine = tmp_path / "bin" / "podman"
+    engine.parent.mkdir()
+    engine.write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nwhile [ "$1" != an-image ]; do shift; done\nshift\nexec "$@"\n'
+    )
+    engine.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{engine.parent}:{os.environ['PATH']}",
+        "ENGINE": "podman",
+        "IMAGE": "an-image",
+    }
+    subprocess.run([sys.executable, "simulator.py"], cwd=folder, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "invgp", "run", "survey.toml"],
+        cwd=folder,
+        env=environment,
+        check=True,
+    )
+    posterior = invgp.open_posterior(folder / "posterior.nc")
+    assert invgp.has_converged(posterior)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len(calls) >= int(posterior.attrs["invgp_runs"])
+    assert all("--network none" in call and call.endswith("./refraction model.txt times.txt") for call in calls)

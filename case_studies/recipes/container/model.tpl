@@ -1,0 +1,1 @@
+{thickness:.6f} {velocity[soil]:.4f} {velocity[rock]:.4f}
