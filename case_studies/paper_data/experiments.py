@@ -92,6 +92,7 @@ def fit_model(dataset: Dataset, split: Split, family: str, sparsity: float, star
         ard=dataset.ard,
         inducing=None if sparsity == 1.0 else round(sparsity * len(split.X)),
         placement="subset",
+        hyperpriors={},  # the paper has none
         **search(family),
         **kernels,
     )

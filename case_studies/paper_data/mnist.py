@@ -190,6 +190,7 @@ def measure_model(setting: Setting, study: Study) -> Measured:
         ard=False,
         variance=VARIANCE,
         inducing=centres(study.name, setting.inducing),
+        hyperpriors={},  # the paper has none
         method=how,
         samples=SAMPLES[setting.task],
     ).fit(data.X, y)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invgp.core.backend import Array, array_namespace, cholesky, identity, lower_inverse
+from invgp.core.backend import Array, array_namespace, cholesky, identity, lower_inverse, solve_triangular
 from invgp.core.bound import BoundState
 from invgp.core.estimators import SiteTerms
 from invgp.core.expectations import Expected
@@ -143,6 +143,38 @@ def natural_step(bound_state: BoundState, expected: Sequence[Expected], step: fl
         except np.linalg.LinAlgError:
             step *= 0.5
     return bound_state.q
+
+
+def keep_site_factors(q: Mixture, old: Array, new: Array) -> Mixture:
+    """Change the prior of a posterior, but not its site factors as functions of the inducing variables.
+
+    With C = L^-T (P - I) L^-1 the precision of the site factors, the new whitened precision is I + L'^T C L'. After a
+    step of the kernels this posterior is closer to the optimal one than q, so that the kernels are not held back.
+
+    Parameters
+    ----------
+    q : Mixture
+        A single full Gaussian, whitened with L.
+    old, new : array, shape (Q, M, M)
+        Cholesky factors L and L' of the prior covariances.
+
+    Returns
+    -------
+    Mixture
+        Whitened with L'; q itself if the result would not be a distribution.
+    """
+    xp = array_namespace(q.mean)
+    inverse = lower_inverse(q.spread[0, ...])
+    precision = xp.matrix_transpose(inverse) @ inverse
+    shift = (precision @ q.mean[0, ..., None])[..., 0]
+    T = solve_triangular(old, new)
+    unit = identity(old)
+    try:
+        R = covariance_factor(unit + xp.matrix_transpose(T) @ (precision - unit) @ T)
+    except np.linalg.LinAlgError:
+        return q
+    mean = (R @ (xp.matrix_transpose(R) @ (xp.matrix_transpose(T) @ shift[..., None])))[..., 0]
+    return Mixture(q.weights, mean[None, ...], R[None, ...])
 
 
 def _target(bound_state: BoundState, expected: Sequence[Expected], *, limited: bool) -> NaturalParameters:

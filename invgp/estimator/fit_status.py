@@ -10,7 +10,9 @@ from invgp.core.training import Blocks, MiniBatches, Progress
 
 MAX_FALL_OF_BOUND = 0.01  # relative to the bound: a larger fall since the best epoch is not noise
 MAX_FALL_OF_GAIN = 0.1  # likewise, relative to the gain of the bound since the first epoch
-MAX_CLIMB = 0.01  # increase of the bound between 70% and 90% of the epochs, relative to the bound and to its gain
+LATE = 0.4  # share of the epochs, the last ones, in which the bound should hardly increase
+MAX_CLIMB = 0.01  # increase of the bound in these epochs, relative to the bound
+CLEAR_CLIMB = 2.5  # standard errors of an increase that is not noise
 
 
 class FitStatus(NamedTuple):
@@ -41,17 +43,17 @@ def describe_end_of_blocks(method: Blocks, last: Progress | None) -> FitStatus:
 def describe_end_of_batches(method: MiniBatches, trace: list[float]) -> FitStatus:
     """Describe the end of a fit on mini-batches from the bound after each epoch, in nats."""
     status, problem = f"{len(trace)} epochs are over", ""
-    middle, end = _late_bounds(method, trace)
+    climb = late_climb(method, trace)
     if _has_fallen(trace):
         best, shorter = int(np.argmax(trace)), "natural" if method.natural != 0 else "the optimiser's rate"
         problem = (
             f", but the bound has fallen since epoch {best + 1}, from {trace[best]:.6g} to {trace[-1]:.6g}: the steps "
             f"are too long for the noise of a batch; reduce {shorter}, or increase batch"
         )
-    elif end - middle > MAX_CLIMB * max(1.0, abs(end), end - trace[0]):
+    elif climb.increase > max(MAX_CLIMB * max(1.0, abs(trace[-1])), CLEAR_CLIMB * climb.standard_error):
         problem = (
-            f", but the bound still increases, from {middle:.6g} to {end:.6g} between 70% and 90% of the epochs: "
-            "increase epochs, or use Blocks"
+            f", but the bound still increases, by {climb.increase:.2g} in the last {LATE:.0%} of the epochs: increase "
+            "epochs, or use Blocks"
         )
     return FitStatus(None, status + problem, status + problem if problem else "")
 
@@ -62,11 +64,21 @@ def _has_fallen(trace: list[float]) -> bool:
     return best - last > max(MAX_FALL_OF_BOUND * max(1.0, abs(best)), MAX_FALL_OF_GAIN * (best - first))
 
 
-def _late_bounds(method: MiniBatches, trace: list[float]) -> tuple[float, float]:
-    """Return the median bounds of the epochs around 70% and 90% of those in which all parameters move."""
+class Climb(NamedTuple):
+    """Increase of the bound in the late epochs, and its standard error, in nats."""
+
+    increase: float
+    standard_error: float
+
+
+def late_climb(method: MiniBatches, trace: list[float]) -> Climb:
+    """Fit a line to the bounds of the late epochs in which all parameters move; no increase if these are too few."""
     count = len(trace) - (len(trace) // 20 if method.final_epochs is None else method.final_epochs)
-    middle, end = (
-        float(np.median(trace[int((share - 0.05) * count) : max(int((share + 0.05) * count), 1)] or [np.nan]))
-        for share in (0.7, 0.9)
-    )
-    return middle, end
+    late = np.asarray(trace[max(0, min(int((1.0 - LATE) * count), count - 3)) : max(count, 0)])
+    if len(late) < 3:
+        return Climb(0.0, 0.0)
+    times = np.linspace(-0.5, 0.5, len(late))
+    slope = float(times @ late / (times @ times))
+    residuals = late - late.mean() - slope * times
+    variance = float(residuals @ residuals) / (len(late) - 2)
+    return Climb(slope, float(np.sqrt(variance / (times @ times))))

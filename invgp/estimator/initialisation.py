@@ -14,13 +14,18 @@ from invgp.core import inducing as choices
 from invgp.core.backend import Array, Backend, solve_triangular, to_numpy
 from invgp.core.bound import Bound, BoundState
 from invgp.core.geometry import inducing_factor, join_parameters
-from invgp.core.hyperpriors import Hyperpriors
+from invgp.core.hyperpriors import Hyperprior, Hyperpriors
 from invgp.core.kernels import STATIONARY, Kernel
 from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Diagonal, Family, Full, Sites
 from invgp.core.training import Blocks
 from invgp.estimator.arguments import Floats, as_finite_floats, broadcast_floats, check_positive
+from invgp.estimator.labels import is_classifier
 from invgp.estimator.settings import JITTER, ModelSettings
+
+# Default for classifiers: if the classes can be separated, the variance that maximises the bound is so large that
+# predictions are overconfident.
+WEAK_PRIORS = {name: Hyperprior(factor=10.0) for name in ("variance", "length_scale")}
 
 
 class InitialModel(NamedTuple):
@@ -62,7 +67,7 @@ def initialise(
         backend.asarray(X),
         dense,
         jitter=0.0 if dense else JITTER[settings.dtype],
-        hyperpriors=Hyperpriors.build(kernels, settings.hyperpriors, backend) if settings.hyperpriors else None,
+        hyperpriors=_hyperpriors(settings, kernels, backend),
     )
     return InitialModel(bound, _parameters(settings, bound, prior_mean, backend.asarray(Z), jitter, backend))
 
@@ -137,6 +142,14 @@ def _kernels(settings: ModelSettings, X: Floats, backend: Backend) -> tuple[Kern
         else STATIONARY[one](backend.asarray(variances[j]), backend.asarray(scales[j]))
         for j, one in enumerate(chosen)
     )
+
+
+def _hyperpriors(settings: ModelSettings, kernels: tuple[Kernel, ...], backend: Backend) -> Hyperpriors | None:
+    chosen = settings.hyperpriors
+    if chosen is None and is_classifier(settings.likelihood):
+        names = {name.rpartition(".")[2] for kernel in kernels for name in kernel.qualified_names}
+        chosen = {name: prior for name, prior in WEAK_PRIORS.items() if name in names}
+    return Hyperpriors.build(kernels, chosen, backend) if chosen else None
 
 
 def _check_kernel(kernel: Kernel, X: Floats, settings: ModelSettings) -> Kernel:

@@ -22,6 +22,7 @@ from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Sites
 from invgp.core.training import Blocks, Progress
+from invgp.core.training.mini_batches import NATURAL_BATCH
 from invgp.core.training.restarts import Starts, draw_starts
 from invgp.estimator import serialisation
 from invgp.estimator.arguments import Floats, check_inputs, check_likelihood, check_weights
@@ -63,7 +64,9 @@ class SAVIGP(FittedModel, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         Initial prior variance of the latents.
     hyperpriors : dict of str to Hyperprior, optional
         Priors and bounds of the parameters of the kernels, by name, such as ``{"variance": Hyperprior(factor=3)}``, or
-        by kind and name (``"white.variance"``). The log density of the priors is added to `trace_`, not to `bound_`.
+        by kind and name (``"white.variance"``); ``{}`` for flat priors. By default, variances and length-scales have
+        ``Hyperprior(factor=10)`` if the likelihood is one of labels, and flat priors otherwise. The log density of the
+        priors is added to `trace_`, not to `bound_`.
     prior_mean : float or array, shape (Q,)
         Prior mean of the latents. It is learnt if `learn` of `Blocks` contains ``"prior_mean"``.
     inducing : None, int or array, shape (M, D) or (Q, M, D)
@@ -384,7 +387,7 @@ class SAVIGP(FittedModel, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         return type(self._method.optimiser.init(backend.asarray(np.zeros(1))))
 
     def _profits_from_threads(self, M: int, N: int) -> bool:
-        sites = N if isinstance(self._method, Blocks) else min(N, self._method.batch)
+        sites = N if isinstance(self._method, Blocks) else min(N, self._method.batch or NATURAL_BATCH)
         return M * M * sites >= MIN_THREADED_SIZE**3
 
     def _record_status(self, last: Progress | None) -> None:

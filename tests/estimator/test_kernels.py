@@ -25,7 +25,7 @@ from invgp.kernels import (
     SquaredExponential,
     White,
 )
-from invgp.likelihoods import Gaussian, Poisson
+from invgp.likelihoods import Gaussian, Logistic, Poisson
 
 POSTERIOR_ONLY = Blocks(learn=("posterior",))
 NOISE = 0.3
@@ -190,15 +190,31 @@ def test_that_bounds_hold_and_a_factor_of_one_keeps_a_value():
     assert found.parts[1].variance == pytest.approx(0.01, rel=1e-9)
 
 
-def test_that_a_prior_keeps_the_variance_of_separable_classes_finite():
-    from invgp.likelihoods import Logistic  # noqa: PLC0415
-
+def test_that_default_priors_keep_the_variance_of_separable_classes_finite():
     X = np.linspace(-1.0, 1.0, 40)[:, None]
     labels = X[:, 0] > 0.1
-    free = SAVIGP(Logistic(), length_scale=1.0).fit(X, labels)
-    held = SAVIGP(Logistic(), length_scale=1.0, hyperpriors={"variance": Hyperprior(3.0)}).fit(X, labels)
-    assert float(free.kernels_[0].variance) > 200.0
-    assert float(held.kernels_[0].variance) < 20.0
+    free, default, same, held = (
+        SAVIGP(Logistic(), length_scale=1.0, hyperpriors=priors).fit(X, labels)
+        for priors in (
+            {},
+            None,
+            dict.fromkeys(("variance", "length_scale"), Hyperprior(10.0)),
+            {"variance": Hyperprior(3.0)},
+        )
+    )
+    variances = [float(model.kernels_[0].variance) for model in (free, default, held)]
+    assert variances[0] > 200.0
+    assert 20.0 < variances[1] < 150.0
+    assert variances[2] < 20.0
+    assert default.bound_ == same.bound_
+
+
+def test_that_default_priors_are_those_of_classifiers_only():
+    X, y = data(40)
+    flat, default = (SAVIGP(Gaussian(NOISE), inducing=8, hyperpriors=priors).fit(X, y) for priors in ({}, None))
+    assert flat.bound_ == default.bound_
+    no_length_scale = SAVIGP(Logistic(), kernel=White(1.0) + Constant(1.0), inducing=8).fit(X, y > 0)
+    assert np.isfinite(no_length_scale.bound_)
 
 
 # ---- interface ----

@@ -11,9 +11,11 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from helpers.curve import POSTERIOR_ONLY, X
+from invgp.core.natural_gradients import keep_site_factors
 from invgp.core.optimisers import LBFGS
 from invgp.core.training import Blocks, MiniBatches
 from invgp.estimator import SAVIGP
+from invgp.estimator.fit_status import describe_end_of_batches, late_climb
 from invgp.likelihoods import BlackBox, Gaussian, Logistic, Poisson, Softmax, StudentT
 from invgp.measures import standardised_squared_error
 
@@ -216,10 +218,11 @@ def test_that_a_decreasing_bound_of_mini_batches_is_reported():
         model = fit_model(0.5)  # steps of 0.7 are chaotic: rounding then decides which epoch has the highest bound
     assert model.status_.startswith("8 epochs are over, but the bound has fallen")
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert fit_model(0.02).status_ == "8 epochs are over"
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        assert "fallen" not in fit_model(0.02).status_
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["poisson", "student"])
 def test_that_mini_batches_by_default_come_near_the_optimum(name):
     rng = np.random.default_rng(0)
@@ -233,13 +236,40 @@ def test_that_mini_batches_by_default_come_near_the_optimum(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = SAVIGP(likelihood, inducing=15, method=MiniBatches()).fit(sites, y)
-    assert model.bound_ > best - 0.03 * abs(best)
-    assert len(model.trace_) == 334  # three batches: more than 1,000 steps
+    assert model.bound_ > best - 0.002 * abs(best)
+    assert len(model.trace_) == 1000  # one batch: 1,000 steps
+
+
+def test_that_a_step_of_the_kernels_keeps_the_site_factors(noisy_data):
+    """With Gaussian noise, the posterior of new kernels with the same site factors is the optimal one."""
+    settings = {"inducing": X[::6], "method": POSTERIOR_ONLY}
+    old, new = (
+        SAVIGP(Gaussian(0.3), length_scale=scale, variance=scale**2, **settings).fit(X[::6], noisy_data[::6])
+        for scale in (1.0, 1.3)
+    )
+    states = old._bound_state, new._bound_state
+    q = keep_site_factors(states[0].q, states[0].factor, states[1].factor)
+    np.testing.assert_allclose(q.mean, states[1].q.mean, atol=1e-4)
+    covariances = [r @ np.swapaxes(r, -1, -2) for r in (q.spread, states[1].q.spread)]
+    np.testing.assert_allclose(*covariances, atol=1e-4)
+
+
+def test_that_mini_batches_that_end_far_from_the_optimum_are_told(noisy_data):
+    method = MiniBatches(epochs=12, batch=10, natural=0.05)
+    with pytest.warns(ConvergenceWarning, match="the bound still increases, by .* in the last 40% of the epochs"):
+        SAVIGP(StudentT(0.3), inducing=8, method=method).fit(X, noisy_data)
+
+
+@pytest.mark.parametrize(("slope", "told"), [(0.0, False), (0.5, True), (-0.2, False)])
+def test_that_an_increase_must_be_larger_than_its_noise(slope, told):
+    noise = np.random.default_rng(0).standard_normal(100)
+    trace = [-1e6, *(100.0 + slope * np.arange(100) + noise)]  # the first epoch must not hide the increase
+    climb = late_climb(MiniBatches(final_epochs=1), trace)
+    assert climb.increase == pytest.approx(40 * slope, abs=4 * climb.standard_error)
+    assert ("still increases" in describe_end_of_batches(MiniBatches(final_epochs=1), trace).status) is told
 
 
 def test_that_mini_batches_that_end_too_early_are_told(noisy_data):
-    with pytest.warns(
-        ConvergenceWarning, match=r"but the bound still increases, from .* increase epochs, or use Blocks"
-    ):
+    with pytest.warns(ConvergenceWarning, match="but the bound still increases, by .* increase epochs, or use Blocks"):
         model = SAVIGP(StudentT(0.3), inducing=8, method=MiniBatches(epochs=10, natural=0)).fit(X, noisy_data)
     assert "the bound still increases" in model.status_

@@ -10,11 +10,11 @@ from typing import Any, cast
 import numpy as np
 
 from invgp.core.backend import backend_of
-from invgp.core.bound import Bound
+from invgp.core.bound import Bound, KernelCache
 from invgp.core.checks import check_boolean, check_integer, check_number
 from invgp.core.estimators import default_batch_samples, fewest_unbiased_samples
 from invgp.core.expectations import NotFiniteError
-from invgp.core.natural_gradients import natural_step
+from invgp.core.natural_gradients import keep_site_factors, natural_step
 from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import Parameters
 from invgp.core.point_sets import Points
@@ -31,6 +31,7 @@ from invgp.core.training.common import (
 )
 
 MIN_EPOCHS, MIN_STEPS = 20, 1000  # of a fit, by default
+NATURAL_BATCH, SHORT_STEP_BATCH = 1000, 256  # default sites per batch, with and without natural gradients
 SITES_PER_LATENT = 5000  # sites on which the posterior depends, twice, by default
 SHORTEST_NATURAL, LONGEST_NATURAL = 0.02, 0.5  # default steps of natural gradients
 
@@ -60,8 +61,8 @@ class MiniBatches:
         Whether the steps of the optimiser decrease to zero in the second half of its epochs, so that the parameters
         converge to an optimum instead of fluctuating around it. A fit that is continued with more epochs has
         different steps from one with all epochs from the start.
-    batch : int
-        Sites per batch.
+    batch : int, optional
+        Sites per batch. By default 1,000 with natural gradients, otherwise 256: then short steps need many batches.
     epochs : int, optional
         Passes over the data. By default 20, and more for few batches, so that there are at least 1,000 steps.
     samples : int, optional
@@ -76,7 +77,7 @@ class MiniBatches:
     natural: float | None = None
     final_epochs: int | None = None
     shrink: bool = True
-    batch: int = 256
+    batch: int | None = None
     epochs: int | None = None
     samples: int | None = None
     unbiased: bool = False
@@ -92,7 +93,7 @@ class MiniBatches:
                 "to the kernel"
             )
         for name in ("batch", "epochs", "samples"):
-            if getattr(self, name) is not None or name == "batch":
+            if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), 1)
         if self.natural is not None:
             check_number("natural", self.natural, 0.0, 1.0)
@@ -159,13 +160,14 @@ class MiniBatches:
         sites, latents = bound.X.shape[0], len(bound.kernels)
         single = isinstance(bound.posterior, Full) and bound.posterior.components == 1 and "posterior" in self.learn
         natural = self.natural
+        batch = self.batch or (NATURAL_BATCH if single and natural != 0 else SHORT_STEP_BATCH)
         if natural is None:
-            wanted = 2.0 * self.batch / min(sites, SITES_PER_LATENT * latents)
+            wanted = 2.0 * batch / min(sites, SITES_PER_LATENT * latents)
             natural = min(max(wanted, SHORTEST_NATURAL), LONGEST_NATURAL) if single else 0.0
-        epochs = self.epochs or max(MIN_EPOCHS, math.ceil(MIN_STEPS / math.ceil(sites / self.batch)))
+        epochs = self.epochs or max(MIN_EPOCHS, math.ceil(MIN_STEPS / math.ceil(sites / batch)))
         final = self.final_epochs if self.final_epochs is not None else epochs // 20 if natural else 0
         samples = self.samples_for(latents)
-        return replace(self, natural=natural, epochs=epochs, final_epochs=final, samples=samples)
+        return replace(self, natural=natural, batch=batch, epochs=epochs, final_epochs=final, samples=samples)
 
     def _fit(
         self,
@@ -220,15 +222,18 @@ class MiniBatches:
         """One pass over the data."""
         N, parameters, state = bound.X.shape[0], progress.parameters, progress.optimiser
         order, values = rng.permutation(N), []
-        starts = range(0, N, self.batch)
+        size = self.batch or N
+        starts = range(0, N, size)
         settling_passes = progress.round - self._moving_epochs  # epochs so far with a moving posterior only
         if settling_passes >= 0:
             blocks = ()
+        moves_prior = bool(self.natural) and not {"kernels", "inducing"}.isdisjoint(blocks)
+        cache: KernelCache | None = None
         for number, start in enumerate(starts):
-            index = np.sort(order[start : start + self.batch])
+            index = np.sort(order[start : start + size])
             small, some, points = self._batch(bound, data, index, rng)
             bound_state, density = (
-                small.bound_state(parameters),
+                small.bound_state(parameters, kernel_cache=cache),
                 some.log_density(parameters.likelihood, derivatives="likelihood" in blocks),
             )
             try:
@@ -241,12 +246,17 @@ class MiniBatches:
             if self.natural:
                 step = self._natural_size(settling_passes * len(starts) + number)
                 q = natural_step(bound_state, terms.expected, step)
-                parameters = replace(parameters, posterior=cast(Full, bound_state.family).pack(q))
+                family = cast(Full, bound_state.family)
+                parameters = replace(parameters, posterior=family.pack(q))
             if state is not None and blocks:
                 updated = self.optimiser.tell(state, -terms.gradient.flatten(blocks) / N)
                 share = self._share_left(progress.round + number / len(starts))
                 state = replace(updated, trial=state.trial + share * (updated.trial - state.trial))
                 parameters = parameters.with_blocks(blocks, state.trial)
+            if moves_prior:
+                cache = bound.kernel_cache(parameters)
+                q = keep_site_factors(q, bound_state.factor, cache.factor)
+                parameters = replace(parameters, posterior=family.pack(q))
         return Progress(progress.round + 1, float(np.mean(values)), parameters, optimiser=state)
 
     def _batch(
