@@ -227,7 +227,14 @@ class MiniBatches:
         settling_passes = progress.round - self._moving_epochs  # epochs so far with a moving posterior only
         if settling_passes >= 0:
             blocks = ()
-        moves_prior = bool(self.natural) and not {"kernels", "inducing"}.isdisjoint(blocks)
+        # In the first half, posterior and site factors may be far from optimal, and keeping them would keep the kernels
+        # there. If inducing inputs move, the factors, functions of the latents at these inputs, do not stay right.
+        keeps_factors = (
+            bool(self.natural)
+            and "kernels" in blocks
+            and "inducing" not in blocks
+            and 2 * progress.round >= self._moving_epochs
+        )
         cache: KernelCache | None = None
         for number, start in enumerate(starts):
             index = np.sort(order[start : start + size])
@@ -253,7 +260,7 @@ class MiniBatches:
                 share = self._share_left(progress.round + number / len(starts))
                 state = replace(updated, trial=state.trial + share * (updated.trial - state.trial))
                 parameters = parameters.with_blocks(blocks, state.trial)
-            if moves_prior:
+            if keeps_factors:
                 cache = bound.kernel_cache(parameters)
                 q = keep_site_factors(q, bound_state.factor, cache.factor)
                 parameters = replace(parameters, posterior=family.pack(q))
