@@ -80,6 +80,12 @@ def visit_displayed_math(self: HTML5Translator, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def uncover_directives(_app: Sphinx, _name: str, source: list[str]) -> None:
+    """Remove the comment marks around directives that a Git host would show as text: ``<!-- site ... -->``."""
+    source[0] = re.sub(r"^<!-- site\n(.*?)^-->$", r"\1", source[0], flags=re.DOTALL | re.MULTILINE)
+
+
 def setup(app: Sphinx) -> None:
-    """Register the renderer of formulas."""
+    """Register the renderer of formulas and the treatment of hidden directives."""
+    app.connect("source-read", uncover_directives)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displayed_math, None))

@@ -21,6 +21,8 @@ def test_that_the_site_is_built_without_a_warning_and_needs_no_network(root, tmp
     )
     assert outcome.returncode == 0, outcome.stderr
     built = {page.stem: page.read_text(encoding="utf-8") for page in (tmp_path / "site").glob("*.html")}
+    assert not any("<!-- site" in text for text in built.values())
+    assert "How-to guides" in built["start"]
     assert built.keys() >= {page.stem for page in (root / "docs").glob("*.md")}
     for name, text in built.items():
         assert not re.search(r"<(script|img|iframe)[^>]*src=\"(https?:)?//|<link[^>]*href=\"(https?:)?//", text), name
@@ -33,6 +35,13 @@ def test_that_the_site_is_built_without_a_warning_and_needs_no_network(root, tmp
     }.items():
         assert f'id="{documented}"' in built[page]
     assert "<math" in built["theory"]
+
+
+def test_that_the_first_page_links_to_every_page_of_the_sidebar(root):
+    text, _, sidebar = (root / "docs" / "index.md").read_text(encoding="utf-8").partition("<!-- site\n")
+    pages = {line for line in sidebar.splitlines() if re.fullmatch(r"[\w/]+", line)}
+    assert len(pages) > 40
+    assert pages <= set(re.findall(r"\]\(([\w/]+)\.(?:md|ipynb)\)", text))
 
 
 def test_that_every_case_study_is_in_the_gallery(root):
