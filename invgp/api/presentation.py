@@ -119,9 +119,12 @@ def plot(
     target = _figure_path(source or Path("posterior.nc"), None if output is None else Path(output), format)
     check_writable(target, "output")
     from invgp import plots  # noqa: PLC0415 - mistakes are reported without waiting for matplotlib
+    from invgp.posterior.attributes import has_converged  # noqa: PLC0415 - as above
 
     plots.check_format(target, "output")
     dataset = plots.slice_grid(read_mode(posterior, mode), dict(at or {}))
+    if not has_converged(dataset):
+        logger.warning("the posterior has not converged (%s)", dataset.attrs.get("invgp_status", "it was stopped"))
     selected = plots.select_latents(dataset, tuple(latents), tuple(str(layer) for layer in layers))
     options = replace(
         _figure_options(selected, tuple(show), limits or {}, hatch_below),

@@ -35,7 +35,15 @@ from invgp.plots.sections import (
     use_log_axis,
     with_label_width,
 )
-from invgp.plots.style import GREY, MODE_STYLES, add_legend, figure_style, make_panels, mode_line_style
+from invgp.plots.style import (
+    GREY,
+    MODE_STYLES,
+    add_legend,
+    figure_style,
+    make_panels,
+    mode_line_style,
+    note_convergence,
+)
 from invgp.posterior.contents import mode_probabilities
 
 _MOST_DRAWS = 20  # lines that can be distinguished
@@ -112,6 +120,8 @@ def _line_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = None)
             _draw_samples(panel, ds, name, line, options)
         finish_figure(axes, line, layout, (), single=ax is not None)
         add_legend(ax or figure, [*_draw_handles(ds), *band_handles("")])
+        if ax is None:
+            note_convergence(figure, ds)
     return figure
 
 

@@ -44,6 +44,7 @@ from invgp.plots.style import (
     NotebookFigure,
     add_legend,
     letter_panels,
+    note_convergence,
     size_error,
 )
 from invgp.posterior.contents import sites_of_observation
@@ -107,6 +108,7 @@ def fit_figure(ds: xr.Dataset, options: FigureOptions) -> Figure:
         sample = axes[0, 0].errorbar([], [], yerr=[], color=GREY, label="observed ± noise std", **_ERROR_BAR)
         diagonal = Line2D([], [], color=GREY, linewidth=0.7, label="observed = predicted")
         add_legend(figure, [sample, *(band_handles("predicted mean") if on_line else [diagonal])])
+        note_convergence(figure, ds)
     return figure
 
 

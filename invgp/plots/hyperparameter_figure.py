@@ -17,7 +17,15 @@ from invgp.errors import PlotError
 from invgp.latent_model.learnt_parameters import log_scale_density
 from invgp.plots.axis_labels import unit_label
 from invgp.plots.figure_options import FigureOptions
-from invgp.plots.style import COLOURS, STYLE, NotebookFigure, add_legend, arrange_panels, letter_panels
+from invgp.plots.style import (
+    COLOURS,
+    STYLE,
+    NotebookFigure,
+    add_legend,
+    arrange_panels,
+    letter_panels,
+    note_convergence,
+)
 
 _BINS = 16  # the draws have at most some hundred different values
 _LINE = 26  # characters per line of a label
@@ -78,6 +86,7 @@ def hyperparameter_figure(ds: xr.Dataset, options: FigureOptions) -> Figure:
             Line2D([], [], color=COLOURS[1], linestyle="--", label="most probable"),
         ]
         add_legend(figure, handles)
+        note_convergence(figure, ds)
     return figure
 
 

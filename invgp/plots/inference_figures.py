@@ -27,6 +27,7 @@ from invgp.plots.style import (
     arrange_panels,
     figure_style,
     letter_panels,
+    note_convergence,
     root_figure,
 )
 
@@ -105,6 +106,7 @@ def correlation_figure(
     if count < 2:
         raise PlotError("A correlation needs at least two latents, or two labels of one latent.")
     with figure_style(ax):
+        own = ax is None
         if ax is None:
             width = min(PAGE, max(COLUMN, 0.36 * count + 1.9))
             ax = NotebookFigure(options.size or (width, width - 0.6), layout="constrained").subplots()
@@ -124,6 +126,8 @@ def correlation_figure(
         draws = correlations.draws
         source = f"from {draws} draws, ± {1.0 / math.sqrt(draws):.2f}" if draws else ""
         ax.set_title("\n".join(filter(None, (site_title(ds, index), source))), loc="left")
+        if own:
+            note_convergence(root_figure(ax), ds)
     return root_figure(ax)
 
 
@@ -195,6 +199,7 @@ def convergence_figure(ds: xr.Dataset, options: FigureOptions) -> Figure:
         _draw_iterations(axes[2], iteration, runs, "Simulator runs", steps=True)
         axes[2].set_ylim(bottom=0.0)
         letter_panels(axes, ["all iterations", "last half", "runs"])
+        note_convergence(figure, ds)
     return figure
 
 

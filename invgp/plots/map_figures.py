@@ -87,6 +87,7 @@ from invgp.plots.style import (
     root_figure,
     size_error,
 )
+from invgp.posterior.attributes import convergence_warning
 
 _POLAR = 89.0  # degrees of latitude, beyond which no map in degrees keeps its shape
 _FLATTEST, _STEEPEST = 0.35, 1.8  # height over width of a map; a flatter or steeper one gets a margin
@@ -243,8 +244,13 @@ def map_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = None) -
                 draw_sites(panel, *sites)
             _frame_map(panel, points, window, layout)
             if options.line is not None:
-                draw_profile_line(panel, ds, [across, up], options.line)
-        notes = [*filter(None, [describe_modes(ds)]), *slice_notes, *_hidden_notes(ds, hidden, x, y), *window.notes]
+                draw_profile_line(panel, ds, [across, up], options.line, (layout.map_width, layout.map_height))
+        notes = [
+            *filter(None, [convergence_warning(ds), describe_modes(ds)]),
+            *slice_notes,
+            *_hidden_notes(ds, hidden, x, y),
+            *window.notes,
+        ]
         notes += [_sites_note(sites[0].size, sliced)] if sites is not None else []
         notes += ["Diamonds: known values."] if options.known else []
         notes += [f"Coordinates: {crs}."] if crs else []

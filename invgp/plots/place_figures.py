@@ -91,7 +91,7 @@ def _draw_lines(
                 style = {"marker": "o", "linestyle": "none", "markersize": 2.4, "markerfacecolor": "none"}
                 style["markeredgewidth"] = 0.5
             ax.plot(x[order], values[order], color=curve.colour, **style)
-            handles.setdefault(curve.label, Line2D([], [], color=curve.colour, linewidth=0.9, label=curve.label))
+            handles.setdefault(curve.label, Line2D([], [], color=curve.colour, label=curve.label, **style))
             if panel.marked is not None:
                 chosen = read_values(ds, panel.marked, curve) > 0
                 ax.plot(x[chosen], values[chosen], "o", color=curve.colour, markersize=2.4)

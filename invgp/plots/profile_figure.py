@@ -17,11 +17,13 @@ from invgp.maps.nodes import as_map
 from invgp.maps.predict import predict
 from invgp.plots.axis_labels import read_survey_positions
 from invgp.plots.figure_options import FigureOptions, as_names
-from invgp.plots.plot_data import read_grid, read_two_coordinates
+from invgp.plots.plot_data import Floats, read_grid, read_two_coordinates
 from invgp.plots.sections import section_figure
 
 PROFILE_POINTS = 200
 ENDS = ("A", "A\N{PRIME}")
+POINTS_PER_INCH = 72.0
+LABEL_DISTANCE, LABEL_ROOM = 8.0, 7.0  # points, from an end to the centre of its label, and from there to the edge
 
 
 def plot_profile(
@@ -114,13 +116,37 @@ def read_profile(ds: xr.Dataset, line: tuple[float, float, float, float]) -> xr.
     return along.assign_attrs(invgp_coordinates="distance")
 
 
-def draw_profile_line(ax: Axes, ds: xr.Dataset, names: list[str], line: tuple[float, float, float, float]) -> None:
-    """Draw the line of a profile on a map with these coordinates, with A and A' at its ends."""
+def draw_profile_line(
+    ax: Axes,
+    ds: xr.Dataset,
+    names: list[str],
+    line: tuple[float, float, float, float],
+    size: tuple[float, float],
+) -> None:
+    """Draw the line of a profile on a map with these coordinates and this size (inches), with A and A' at its ends."""
     ends = {name: ("site", [line[k], line[k + 2]], ds[name].attrs) for k, name in enumerate(names)}
     x, y = read_survey_positions(ds, xr.Dataset(ends), names)
     halo = [withStroke(linewidth=2.0, foreground="white")]
     ax.plot(x, y, color="black", linewidth=0.9, path_effects=halo, zorder=5)
-    for text, at, beyond in zip(ENDS, zip(x, y, strict=True), (-1, 1), strict=True):
-        side = beyond if x[1] >= x[0] else -beyond
-        ax.annotate(text, at, xytext=(4 * side, 3), textcoords="offset points", ha="center", fontsize=8.0,
+    places = np.column_stack([x, y])
+    inside = (ax.transData - ax.transAxes).transform(places) * POINTS_PER_INCH * np.asarray(size)  # in points
+    for text, place, offset in zip(ENDS, places, _label_offsets(inside, size), strict=True):
+        ax.annotate(text, place, xytext=offset, textcoords="offset points", ha="center", va="center", fontsize=8.0,
                     fontweight="bold", path_effects=halo, zorder=6)  # fmt: skip
+
+
+def _label_offsets(ends: Floats, size: tuple[float, float]) -> list[tuple[float, float]]:
+    """Return the offsets of the labels from the ends (2, 2) of a line, in points, so that they stay in the map.
+
+    A label is beyond its end if there is room, else beside it.
+    """
+    along = (ends[1] - ends[0]) / max(float(np.hypot(*(ends[1] - ends[0]))), 1e-300)
+    beside = np.array([-along[1], along[0]])
+    highest = POINTS_PER_INCH * np.asarray(size) - LABEL_ROOM
+    found = []
+    for end, beyond in zip(ends, (-along, along), strict=True):
+        places = [end + LABEL_DISTANCE * direction for direction in (beyond, beside, -beside)]
+        free = [place for place in places if np.all((place >= LABEL_ROOM) & (place <= highest))]
+        x, y = (free[0] if free else np.clip(places[1], LABEL_ROOM, highest)) - end
+        found.append((float(x), float(y)))
+    return found

@@ -21,7 +21,7 @@ from invgp.links import LINKS, Link
 from invgp.plots.axis_labels import quantity_name, unit_label
 from invgp.plots.figure_options import FigureOptions, as_names
 from invgp.plots.plot_data import Curve, Floats, read_curves, read_interval, read_names, read_values, select_latents
-from invgp.plots.style import COLOURS, STYLE, add_legend, arrange_panels, letter_panels
+from invgp.plots.style import COLOURS, STYLE, add_legend, arrange_panels, letter_panels, note_convergence
 
 _LINE = 26  # characters per line of a label
 _PRIOR_COLOUR = "#666666"
@@ -93,6 +93,7 @@ def scalar_figure(ds: xr.Dataset, options: FigureOptions) -> Figure:
             Line2D([], [], color=_PRIOR_COLOUR, label="prior"),
         ]
         add_legend(figure, handles)
+        note_convergence(figure, ds)
     return figure
 
 

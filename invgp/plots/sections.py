@@ -70,6 +70,7 @@ from invgp.plots.style import (
     letter_panels,
     make_panels,
     mode_line_style,
+    note_convergence,
 )
 from invgp.posterior.contents import mode_probabilities
 
@@ -181,6 +182,8 @@ def section_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = Non
         handles = _section_handles(ds, shown, options, modes, hatched=hatched, marked=line.sites is not None)
         if handles:
             add_legend(ax or figure, handles)
+        if ax is None:
+            note_convergence(figure, ds)
     return figure
 
 

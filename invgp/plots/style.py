@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from io import BytesIO
@@ -10,12 +11,14 @@ from string import ascii_lowercase
 from typing import Any, NamedTuple
 
 import numpy as np
+import xarray as xr
 from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from invgp.errors import PlotError
+from invgp.posterior.attributes import convergence_warning
 
 # Okabe and Ito (2008), without the yellow, which is hardly visible on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -91,6 +94,13 @@ def add_legend(target: Figure | Axes, handles: list[Any]) -> None:
         columnspacing=1.5,
         handlelength=1.6,
     )
+
+
+def note_convergence(figure: Figure, ds: xr.Dataset) -> None:
+    """Write below a figure without a common horizontal label that the posterior has not converged, if so."""
+    words = textwrap.wrap(convergence_warning(ds), int(0.8 * CHARACTERS * figure.get_figwidth()))  # bold text is wide
+    if words:
+        figure.supxlabel("\n".join(words), fontsize=8.0, fontweight="bold")
 
 
 class PanelLayout(NamedTuple):

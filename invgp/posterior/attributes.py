@@ -136,6 +136,13 @@ def has_converged(posterior: xr.Dataset) -> bool:
     return str(posterior.attrs.get("invgp_converged", posterior.attrs.get("invgp_settled", "yes"))) == "yes"
 
 
+def convergence_warning(posterior: xr.Dataset) -> str:
+    """Return a sentence about a posterior, or a map, whose inference has not converged; empty if it has converged."""
+    if has_converged(posterior):
+        return ""
+    return f"The posterior has not converged ({posterior.attrs.get('invgp_status', 'it was stopped')})."
+
+
 def _sample_attributes(samples: Samples | None) -> dict[str, Any]:
     if samples is None:
         return {"invgp_draws": "Gaussian approximation"}

@@ -17,7 +17,7 @@ from invgp.maps.select_mode import select_mode
 from invgp.plots.axis_labels import MINUS, quantity_name, unit_label
 from invgp.plots.hyperparameter_figure import hyperparameter_words, read_hyperparameters
 from invgp.plots.plot_data import TWO_SIGMA, Curve, Floats, read_curves, read_names, read_values
-from invgp.posterior.attributes import has_converged
+from invgp.posterior.attributes import convergence_warning, has_converged
 from invgp.posterior.contents import mode_probabilities, scalar_names, sites_of_observation, summarise_sources
 from invgp.reports.provenance import read_config
 
@@ -54,8 +54,7 @@ def assess_convergence(ds: xr.Dataset) -> Verdict:
     """Return whether the posterior has converged and whether its diagnostics contain remarks."""
     doubts = _diagnostic_sentences(ds)
     if not has_converged(ds):
-        status = str(ds.attrs.get("invgp_status", "it was stopped"))
-        return Verdict("bad", f"The posterior has not converged ({status}). {convergence_advice(ds).capitalize()}.")
+        return Verdict("bad", f"{convergence_warning(ds)} {convergence_advice(ds).capitalize()}.")
     if doubts:
         return Verdict(
             "doubt", f"The posterior has converged. Read the {count_noun(len(doubts), 'remark')} below first."

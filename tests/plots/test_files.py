@@ -7,7 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 
+import invgp
 from helpers.plotted_posteriors import assert_that_labels_can_be_read, draw, overlaps
 from invgp import plots
 from invgp.errors import PlotError
@@ -55,6 +58,34 @@ def test_that_a_figure_of_the_wrong_kind_is_refused(line: xr.Dataset, area: xr.D
         plots.plot_map(line)
     with pytest.raises(ValueError, match=r"^path: must end in \.png, \.svg or \.pdf, was 'otway\.jpg'$"):
         plots.plot(line, "otway.jpg")
+
+
+def texts(figure: Figure) -> str:
+    return " ".join(text.get_text() for text in figure.findobj(Text)).replace("\n", " ")
+
+
+@pytest.mark.parametrize("kind", ["section", "map", "fit", "correlation"])
+def test_that_a_figure_of_an_unconverged_posterior_states_this(kind: str, line: xr.Dataset, area: xr.Dataset) -> None:
+    ds = area if kind == "map" else line
+    process = np.tile(np.eye(8), (ds.sizes["site"], 1, 1))
+    ds = ds.assign(correlation=(("site", "process", "other_process"), process))
+    note = "The posterior has not converged (interrupted before it converged)."
+    stopped = ds.assign_attrs(invgp_converged="no", invgp_status="interrupted before it converged")
+    options = plots.FigureOptions(latents=("depth",))
+    figure = plots.KINDS[kind](stopped, options, None)
+    draw(figure)
+    assert note in texts(figure)
+    assert "converged" not in texts(plots.KINDS[kind](ds.assign_attrs(invgp_converged="yes"), options, None))
+
+
+def test_that_the_plot_of_an_unconverged_posterior_warns(
+    line: xr.Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for converged in ("yes", "no"):
+        ds = line.assign_attrs(invgp_converged=converged, invgp_status="stopped at inference.max_runs = 20")
+        invgp.plot(ds, tmp_path / "line.png", kinds=["fit"], dpi=40)
+    message = "the posterior has not converged (stopped at inference.max_runs = 20)"
+    assert [record.getMessage() for record in caplog.records] == [message]
 
 
 def test_that_what_is_not_there_cannot_be_chosen(line: xr.Dataset) -> None:

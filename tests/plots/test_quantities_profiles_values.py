@@ -85,6 +85,28 @@ def test_that_a_line_is_drawn_on_maps_and_gives_a_profile(area: xr.Dataset, tmp_
     assert {"A", "A\N{PRIME}"} <= {text.get_text() for text in figure.axes[0].texts}
 
 
+@pytest.mark.parametrize("direction", [(1.0, 1.0), (1.0, -1.0), (-1.0, 0.0), (0.0, 1.0)])
+def test_that_the_ends_of_a_line_are_labelled_inside_the_map(area: xr.Dataset, direction: tuple[float, float]) -> None:
+    corners = [area[name].values for name in ("easting", "northing")]
+    ends = [
+        ((low + high) / 2.0, sign * (high - low) / 2.0)
+        for (low, high), sign in zip(((c.min(), c.max()) for c in corners), direction, strict=True)
+    ]
+    line = tuple(middle + sign * reach for sign in (-1.0, 1.0) for middle, reach in ends)
+    options = plots.FigureOptions(line=line, latents=("depth",), labels=("1",), show=("mean",))
+    figure = plots.KINDS["map"](area, options, None)
+    figure.draw_without_rendering()
+    panel = figure.axes[0]
+    labels = [text for text in panel.texts if text.get_text().startswith("A")]
+    assert len(labels) == 2
+    for label in labels:
+        box, frame = label.get_window_extent(), panel.get_window_extent()
+        assert frame.x0 <= box.x0
+        assert box.x1 <= frame.x1
+        assert frame.y0 <= box.y0
+        assert box.y1 <= frame.y1
+
+
 def test_that_known_values_are_drawn_and_compared(area: xr.Dataset, tmp_path: Path) -> None:
     places = area.isel(site=[3, 17, 30])
     mean, std = places["depth"].values, places["depth_std"].values
