@@ -115,7 +115,7 @@ def draw_by_importance(
         effective = effective_number(smoothed)
     log_evidence = float(logsumexp(weights) - math.log(len(weights)))
     shares = np.exp(smoothed - logsumexp(smoothed))
-    selected = max(options.draws, round(effective))
+    selected = max(options.draws, min(round(effective), options.enough_effective))
     places = (rng.random() + np.arange(selected)) / selected
     chosen = rng.permutation(np.minimum(np.searchsorted(np.cumsum(shares), places), len(shares) - 1))
     v = variables[chosen]

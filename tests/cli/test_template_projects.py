@@ -67,7 +67,10 @@ def test_that_a_newcomer_gets_from_an_empty_folder_to_a_result(
         config.write_text(config.read_text().replace("127.0.0.1:4242", f"127.0.0.1:{port}"))
     with start_server(folder, port) if kind == "umbridge" else nullcontext():
         for arguments, file in STEPS:
-            if arguments[0] not in COMMANDS:
+            if arguments[0] not in COMMANDS or (kind, arguments[0]) == (
+                "scalars",
+                "predict",
+            ):  # nothing varies in space
                 continue
             result = invgp_here(*arguments, cwd=folder)
             assert result.returncode == 0, result.stderr

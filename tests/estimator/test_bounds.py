@@ -112,11 +112,11 @@ def test_that_the_entropy_of_mixtures_is_right(full):
 def test_that_too_few_samples_are_reported_and_more_are_taken_by_default():
     sites, labels = SEPARABLE
     with pytest.warns(ConvergenceWarning, match=r"lower than on the 16 samples per site of the fit.*increase samples"):
-        few = SAVIGP(Softmax(3), inducing=25, samples=16).fit(sites, labels)
+        few = SAVIGP(Softmax(3), inducing=25, samples=16, hyperpriors={}).fit(sites, labels)
     assert few.samples_ == 16
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = SAVIGP(Softmax(3), inducing=25).fit(sites, labels)
+        model = SAVIGP(Softmax(3), inducing=25, hyperpriors={}).fit(sites, labels)
     assert model.bound_ > few.bound_
     assert abs(model.trace_[-1] - model.bound_) < 0.3
 
@@ -129,7 +129,7 @@ def test_that_a_fit_with_more_and_more_samples_can_be_resumed(monkeypatch, tmp_p
         lambda state, density, _, rng: estimate_bound(state, density, 256, rng),
     )
     method = Blocks(rounds=60)
-    whole = SAVIGP(Softmax(3), inducing=25, method=method).fit(*SEPARABLE)
+    whole = SAVIGP(Softmax(3), inducing=25, hyperpriors={}, method=method).fit(*SEPARABLE)
     assert whole.samples_ > 16
     path, rounds = tmp_path / "fit.npz", len(whole.trace_)
 
@@ -143,8 +143,8 @@ def test_that_a_fit_with_more_and_more_samples_can_be_resumed(monkeypatch, tmp_p
                 raise StopError
 
         with pytest.raises(StopError):
-            SAVIGP(Softmax(3), inducing=25, method=method, checkpoint=path).fit(*SEPARABLE, report=stop)
-    again = SAVIGP(Softmax(3), inducing=25, method=method, checkpoint=path).fit(*SEPARABLE)
+            SAVIGP(Softmax(3), inducing=25, hyperpriors={}, method=method, checkpoint=path).fit(*SEPARABLE, report=stop)
+    again = SAVIGP(Softmax(3), inducing=25, hyperpriors={}, method=method, checkpoint=path).fit(*SEPARABLE)
     assert again.trace_ == whole.trace_
     assert (again.bound_, again.samples_) == (whole.bound_, whole.samples_)
 

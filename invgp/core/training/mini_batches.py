@@ -59,8 +59,9 @@ class MiniBatches:
         a twentieth of the epochs.
     shrink : bool
         Whether the steps of the optimiser decrease to zero in the second half of its epochs, so that the parameters
-        converge to an optimum instead of fluctuating around it. A fit that is continued with more epochs has
-        different steps from one with all epochs from the start.
+        converge to an optimum instead of fluctuating around it; with natural gradients, steps of the kernels then also
+        keep the site factors. A fit that is continued with more epochs has different steps from one with all epochs
+        from the start.
     batch : int, optional
         Sites per batch. By default 1,000 with natural gradients, otherwise 256: then short steps need many batches.
     epochs : int, optional
@@ -230,7 +231,8 @@ class MiniBatches:
         # In the first half, posterior and site factors may be far from optimal, and keeping them would keep the kernels
         # there. If inducing inputs move, the factors, functions of the latents at these inputs, do not stay right.
         keeps_factors = (
-            bool(self.natural)
+            self.shrink
+            and bool(self.natural)
             and "kernels" in blocks
             and "inducing" not in blocks
             and 2 * progress.round >= self._moving_epochs
