@@ -67,15 +67,15 @@ def test_that_a_newcomer_gets_from_an_empty_folder_to_a_result(
         config.write_text(config.read_text().replace("127.0.0.1:4242", f"127.0.0.1:{port}"))
     with start_server(folder, port) if kind == "umbridge" else nullcontext():
         for arguments, file in STEPS:
-            if arguments[0] not in COMMANDS or (kind, arguments[0]) == (
-                "scalars",
-                "predict",
-            ):  # nothing varies in space
+            if arguments[0] not in COMMANDS:
+                continue
+            scalars = kind == "scalars"  # nothing varies in space
+            if scalars and arguments[0] == "predict":
                 continue
             result = invgp_here(*arguments, cwd=folder)
             assert result.returncode == 0, result.stderr
             assert "warning" not in result.stderr
-            assert (folder / file).stat().st_size > 0
+            assert (folder / (file.replace(".png", "_scalars.png") if scalars else file)).stat().st_size > 0
     with xr.open_dataset(folder / "posterior.nc") as posterior:
         assert posterior.attrs["invgp_converged"] == "yes"
         for name in posterior.attrs["invgp_observations"].split():
