@@ -99,7 +99,8 @@ class EmulatedProblem:
     def log_likelihood(self, predicted: Floats) -> Floats:
         """Compute the log likelihood (R, N) of each site from predicted outputs (R, N, P)."""
         density = noise_log_density(self.noisy_problem, self.model.backend)
-        return to_numpy(density(self.model.backend.asarray(predicted)))
+        known = np.where(np.isfinite(self.problem.survey.Y), predicted, 0.0)  # NaN for the outputs of other sources
+        return to_numpy(density(self.model.backend.asarray(known)))
 
 
 def check_site_model(problem: Problem) -> None:

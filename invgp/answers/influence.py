@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from invgp.problem import Floats, Problem
 
-LARGEST_LEVERAGE = 0.98  # of a datum, in the shift that its removal would cause
+SMALLEST_REST = 1e-6  # of 1 - h, for exact moments of linear outputs
+LARGEST_REST = 0.02  # below which 1 - h cannot be resolved by other moments
 PLACES = 200  # at most, at which the shift of a field is computed
 
 
@@ -91,6 +92,8 @@ class DataMoments(NamedTuple):
         Standard deviations of the processes.
     cross : callable
         Returns the covariances (B, Q, P) of the processes with the outputs of a site n.
+    largest : array, shape (N, P)
+        Largest leverage that the moments can resolve.
     """
 
     mean: Floats
@@ -98,6 +101,7 @@ class DataMoments(NamedTuple):
     places: NDArray[np.intp]
     spread: Floats
     cross: Callable[[int], Floats]
+    largest: Floats
 
 
 def choose_places(count: int) -> NDArray[np.intp]:
@@ -105,7 +109,18 @@ def choose_places(count: int) -> NDArray[np.intp]:
     return np.unique(np.linspace(0, count - 1, min(PLACES, count)).round().astype(np.intp))
 
 
-def moments_of_draws(f: Floats, g: Floats) -> DataMoments:
+def largest_leverage(curvature: Floats) -> Floats:
+    """Return the largest leverage that Gaussian moments can resolve; that of `curvature` = 0 is nearly 1.
+
+    Parameters
+    ----------
+    curvature : array
+        Variance of an output that is not linear in the latents, relative to that of its noise.
+    """
+    return np.asarray(1.0 - np.clip(np.sqrt(curvature), SMALLEST_REST, LARGEST_REST))
+
+
+def moments_of_draws(f: Floats, g: Floats, largest: Floats | None = None) -> DataMoments:
     """Estimate the moments from draws.
 
     Parameters
@@ -114,6 +129,8 @@ def moments_of_draws(f: Floats, g: Floats) -> DataMoments:
         Draws of the processes at G places.
     g : array, shape (R, N, P)
         Predicted outputs for the same draws.
+    largest : array, shape (N, P), optional
+        Largest leverage that the moments can resolve; by default that of random draws.
     """
     mean, places = g.mean(axis=0), choose_places(f.shape[1])
     centred, z = g - mean, f[:, places] - f[:, places].mean(axis=0)
@@ -123,6 +140,7 @@ def moments_of_draws(f: Floats, g: Floats) -> DataMoments:
         places,
         z.std(axis=0),
         lambda n: np.tensordot(z, centred[:, n], axes=(0, 0)) / len(g),
+        np.full(mean.shape, 1.0 - LARGEST_REST) if largest is None else largest,
     )
 
 
@@ -150,7 +168,7 @@ def datum_influence(moments: DataMoments, y: Floats, noise: Floats) -> DatumInfl
         S, C = noise[n][np.ix_(own, own)], moments.covariance[n][np.ix_(own, own)]
         precision = np.linalg.inv(S)
         size = np.diagonal(precision)
-        h = np.clip(np.diagonal(precision @ C @ precision) / size, 0.0, LARGEST_LEVERAGE)
+        h = np.clip(np.diagonal(precision @ C @ precision) / size, 0.0, moments.largest[n, own])
         cross = (moments.cross(n)[..., own] / scale).reshape(-1, len(own)) @ precision
         shift = cross * (precision @ (y[n, own] - moments.mean[n, own]) / (size * (1.0 - h)))
         largest = np.argmax(np.abs(shift), axis=0)
@@ -159,7 +177,7 @@ def datum_influence(moments: DataMoments, y: Floats, noise: Floats) -> DatumInfl
         place[n, own], process[n, own] = moments.places[largest // processes], largest % processes
         root = np.linalg.inv(np.linalg.cholesky(S))
         shares = np.linalg.eigvalsh(root @ C @ root.T)
-        information[n] = -0.5 * float(np.sum(np.log1p(-np.clip(shares, 0.0, LARGEST_LEVERAGE))))
+        information[n] = -0.5 * float(np.sum(np.log1p(-np.clip(shares, 0.0, moments.largest[n, own].min()))))
     return DatumInfluence(leverage, pull, place, process, information)
 
 
@@ -255,6 +273,8 @@ def influence_dataset(
         "invgp_observations": " ".join(name.removesuffix("_observed") for name in kept),
         "invgp_runs": 0,
     }
+    if "node" in dataset.dims:
+        dataset.attrs["invgp_node_coordinates"] = posterior.attrs["invgp_coordinates"]
     return dataset
 
 

@@ -18,6 +18,7 @@ from invgp.answers.influence import (
     data_groups,
     datum_influence,
     group_reductions,
+    largest_leverage,
     moments_of_draws,
 )
 from invgp.answers.known_field import draw_data, invert_known_runs
@@ -40,10 +41,12 @@ def site_influence(posterior: xr.Dataset, emulated: EmulatedProblem) -> Influenc
     latents = draws_of(posterior, emulated, min(MOST_DRAWS, max(int(MOST_NUMBERS / numbers), FEWEST_DRAWS)))
     outputs = emulated.predict(latents)
     close = float(posterior.attrs.get("invgp_gaussian_k_hat", 0.0)) <= SamplingOptions().largest_k_hat
-    moments = (
-        _gaussian_moments(emulated, latents, outputs) if close else moments_of_draws(problem.mix(latents), outputs)
-    )
-    found = datum_influence(moments, problem.survey.Y, noise_covariance(emulated.noisy_problem))
+    noise = noise_covariance(emulated.noisy_problem)
+    if close:
+        moments = _gaussian_moments(emulated, latents, outputs, noise)
+    else:
+        moments = moments_of_draws(problem.mix(latents), outputs)
+    found = datum_influence(moments, problem.survey.Y, noise)
     groups = data_groups(problem)
 
     def std_without(group: DataGroup) -> dict[str, Floats]:
@@ -53,7 +56,7 @@ def site_influence(posterior: xr.Dataset, emulated: EmulatedProblem) -> Influenc
     return found, groups, group_reductions(groups, _stds(emulated), std_without)
 
 
-def _gaussian_moments(emulated: EmulatedProblem, latents: Floats, outputs: Floats) -> DataMoments:
+def _gaussian_moments(emulated: EmulatedProblem, latents: Floats, outputs: Floats, noise: Floats) -> DataMoments:
     """Return the moments of the Gaussian approximation, with outputs that are linear in the latents of their site.
 
     Parameters
@@ -62,13 +65,17 @@ def _gaussian_moments(emulated: EmulatedProblem, latents: Floats, outputs: Float
     latents : array, shape (R, N, Q)
         Draws, only for the slopes of the outputs.
     outputs : array, shape (R, N, P)
+    noise : array, shape (N, P, P)
+        Covariance of the noise.
     """
     problem, gaussian = emulated.problem, emulated.gaussian
     mean, covariance = (to_numpy(part) for part in gaussian.marginals)
     centre, middle = latents.mean(axis=0), outputs.mean(axis=0)
     known = np.isfinite(middle)
     g = np.where(known, outputs - middle, 0.0).swapaxes(0, 1)
-    slopes = np.linalg.pinv((latents - centre).swapaxes(0, 1)) @ g
+    z = (latents - centre).swapaxes(0, 1)
+    slopes = np.linalg.pinv(z) @ g
+    rest = np.mean((g - z @ slopes) ** 2, axis=1)
     places = choose_places(len(mean))
     roots = _covariance_roots(gaussian, places)
 
@@ -84,6 +91,7 @@ def _gaussian_moments(emulated: EmulatedProblem, latents: Floats, outputs: Float
         places,
         np.sqrt(variance),
         cross,
+        largest_leverage(rest / np.diagonal(noise, axis1=1, axis2=2)),
     )
 
 
@@ -115,8 +123,10 @@ def field_influence(posterior: xr.Dataset, problem: Problem, ledger: Path) -> In
     """Return the influence of each datum of a field model, its groups of data, and what these contribute."""
     seed = int(posterior.attrs["invgp_seed"])
     draws = draw_data(problem, ledger, seed)
-    moments = moments_of_draws(problem.mix(draws.latents), draws.outputs)
-    found = datum_influence(moments, problem.survey.Y, noise_covariance(problem))
+    noise = noise_covariance(problem)
+    largest = largest_leverage(draws.curvature / np.diagonal(noise, axis1=1, axis2=2))
+    moments = moments_of_draws(problem.mix(draws.latents), draws.outputs, largest)
+    found = datum_influence(moments, problem.survey.Y, noise)
     groups = data_groups(problem)
 
     def stds(dataset: xr.Dataset) -> dict[str, Floats]:

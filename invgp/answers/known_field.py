@@ -35,10 +35,14 @@ class FieldDrawsAndData(NamedTuple):
         Processes at the nodes.
     outputs : array, shape (R, N, P)
         In the units of the observations.
+    curvature : array, shape (N, P)
+        Variance of the outputs that is not linear in the modes of the field; infinite unless the moments of the modes
+        are exact.
     """
 
     latents: Floats
     outputs: Floats
+    curvature: Floats
 
 
 def check_ledger(ledger: Path | None) -> Path:
@@ -88,15 +92,23 @@ def draw_data(problem: Problem, ledger: Path, seed: int) -> FieldDrawsAndData:
     if not isinstance(state, FieldSearchState):
         raise TypeError("the problem is no field model")
     rng, model = np.random.default_rng(seed), state.model
-    if search.samples_exactly and not model.is_gaussian(state.inference):
+    sampled = search.samples_exactly and not model.is_gaussian(state.inference)
+    if sampled:
         w = draw_variables(model, state.inference, rng, DRAWS.long).w
         w = w.reshape(-1, w.shape[-1])
         w = w[:: -(-len(w) // MOST_DRAWS)]
     else:
         normals = balanced_normals(rng, GAUSSIAN_DRAWS, model.variables)
         w = to_numpy(refine(search, state).samples(backend.asarray(normals)))
+    outputs = model.predict(state.inference, w, state.outputs)
+    if sampled or len(normals) <= model.variables:
+        curvature = np.full(outputs.shape[1:], np.inf)
+    else:
+        centred = outputs - outputs.mean(axis=0)
+        linear = np.tensordot(normals.T, centred, axes=1) / len(normals)
+        curvature = np.mean((centred - np.tensordot(normals, linear, axes=1)) ** 2, axis=0)
     count = None if problem.grid is None else problem.grid.size  # without the sites of site models
-    return FieldDrawsAndData(model.field.latents(w)[:, :count], model.predict(state.inference, w, state.outputs))
+    return FieldDrawsAndData(model.field.latents(w)[:, :count], outputs, curvature)
 
 
 def balanced_normals(rng: np.random.Generator, count: int, size: int) -> Floats:

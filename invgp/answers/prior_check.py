@@ -16,6 +16,7 @@ from invgp.execution.run_directories import make_run_directory
 from invgp.execution.simulator import Simulator, TooManyFailures
 from invgp.inference.invert import blas_threads, open_recorders
 from invgp.inference.prior_conflict import find_prior_conflicts
+from invgp.posterior.coordinates import label_coordinates
 from invgp.problem import Floats, Problem
 from invgp.validation.simulated_surveys import draw_prior
 
@@ -125,7 +126,10 @@ def check_prior(
     if runs is not None and runs < 0:
         raise ArgumentError(f"runs: must be at least 0, was {runs}")
     wanted = (SITE_RUNS if problem.grid is None else FIELD_RUNS) if runs is None else runs
-    simulated = min(SITE_DRAWS, wanted) if problem.grid is None else wanted
+    simulated = wanted
+    if problem.grid is None:
+        observed = int(np.isfinite(problem.survey.Y).any(axis=1).sum())
+        simulated = max(min(SITE_DRAWS, wanted), wanted // observed)
     rng = np.random.default_rng([seed, 2])
     f = np.stack([draw_prior(problem, rng) for _ in range(max(SHOWN_DRAWS, simulated))])
     data = SimulatedData(np.full((0, *problem.survey.Y.shape), np.nan), 0, 0)
@@ -177,7 +181,7 @@ def _to_dataset(problem: Problem, values: Floats, data: SimulatedData, conflicts
         variables[f"{o.name}_prior_score"] = (dims, scores[:, columns].reshape(shape), _about(text, "1"))
     return xr.Dataset(
         variables,
-        coordinates,
+        {**coordinates, **label_coordinates(problem)},
         {
             "title": "Draws from the prior and their data",
             "invgp_answer": "prior",
@@ -234,7 +238,8 @@ def prior_rows(found: xr.Dataset) -> list[PriorRow]:
     for name in str(found.attrs["invgp_observations"]).split():
         score = found[f"{name}_prior_score"]
         dimension = next((str(d) for d in score.dims if d != "site"), None)
-        for k in range(score.sizes[dimension] if dimension else 1):
+        labels = [""] if dimension is None else found.get(f"{dimension}_label", found[dimension]).values.tolist()
+        for k in range(len(labels)):
             at = {dimension: k} if dimension else {}
             z = score.isel(at).values
             known = np.isfinite(z)
@@ -246,7 +251,7 @@ def prior_rows(found: xr.Dataset) -> list[PriorRow]:
             rows.append(
                 PriorRow(
                     name,
-                    str(k + 1) if dimension else "",
+                    str(labels[k]),
                     str(found[f"{name}_observed"].attrs["units"]),
                     int(known.sum()),
                     float(np.median(found[f"{name}_observed"].isel(at).values[known])),

@@ -101,13 +101,13 @@ def summarise_evidence(found: xr.Dataset) -> Summary:
 
 def summarise_cross_validation(found: xr.Dataset) -> Summary:
     """Summarise a result of `invgp.crossvalidate`."""
-    headings = ("", "data", "mean CRPS", "std of residuals", "beyond 2 std")
+    headings = ("", "data", "mean CRPS", "rms of residuals", "beyond 2 std")
     rows = [
         (
             str(row["observation"]),
             f"{row['data']:,}",
             f"{row['crps']:.3g} {row['unit']}".removesuffix(" 1"),
-            f"{row['residual_std']:.2f}",
+            f"{row['residual_rms']:.2f}",
             f"{row['beyond_two']:.1%}",
         )
         for row in cross_validation_rows(found)

@@ -34,7 +34,7 @@ def prior(
         has one, and the inversion uses them.
     runs : int, optional
         Number of simulator runs; by default 100, or 20 of a field model. With 0 only fields are drawn. For a site
-        model there are ten draws at each of as many sites as the runs allow.
+        model there are at least ten draws at each of as many sites as the runs allow.
     data : str or Path, optional
         Survey file instead of that of the configuration.
     workers : int, optional

@@ -37,6 +37,8 @@ class PlacePanel(NamedTuple):
         Variable that is positive at places to mark.
     points : bool
         Whether values on a line are circles, as of data, instead of a curve.
+    places : Dataset or None
+        Dataset with the variable, if it has other places.
     """
 
     variable: str
@@ -45,6 +47,7 @@ class PlacePanel(NamedTuple):
     band: float | None = None
     marked: str | None = None
     points: bool = False
+    places: xr.Dataset | None = None
 
 
 def draw_places(ds: xr.Dataset, panels: Sequence[PlacePanel], columns: int, marked: str = "") -> Figure:
@@ -70,22 +73,24 @@ def draw_places(ds: xr.Dataset, panels: Sequence[PlacePanel], columns: int, mark
 def _draw_lines(
     ds: xr.Dataset, panels: Sequence[PlacePanel], columns: int, coordinates: list[str], marked: str
 ) -> Figure:
-    ((x, label),) = read_positions(ds, coordinates)
     rows = -(-len(panels) // columns)
     figure = NotebookFigure((PAGE, 2.2 * rows + 0.5), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
+    same = all(_dataset_of(panel, ds, coordinates)[1] == coordinates for panel in panels)
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=same).ravel()
     for spare in axes[len(panels) :]:
         spare.remove()
-    order = np.argsort(x, kind="stable")
     handles: dict[str, Any] = {}
     any_mark = False
-    for ax, panel in zip(axes, panels, strict=False):
+    for i, (ax, panel) in enumerate(zip(axes, panels, strict=False)):
+        own, names = _dataset_of(panel, ds, coordinates)
+        ((x, label),) = read_positions(own, names)
+        order = np.argsort(x, kind="stable")
         if panel.centre is not None:
             if panel.band is not None:
                 ax.axhspan(panel.centre - panel.band, panel.centre + panel.band, color="0.92", zorder=0)
             ax.axhline(panel.centre, color=GREY, linewidth=0.6, linestyle=(0, (5, 3)))
-        for curve in read_curves(ds, panel.variable):
-            values = read_values(ds, panel.variable, curve)
+        for curve in read_curves(own, panel.variable):
+            values = read_values(own, panel.variable, curve)
             style: dict[str, Any] = {"linewidth": 0.9}
             if panel.points:
                 style = {"marker": "o", "linestyle": "none", "markersize": 2.4, "markerfacecolor": "none"}
@@ -93,17 +98,17 @@ def _draw_lines(
             ax.plot(x[order], values[order], color=curve.colour, **style)
             handles.setdefault(curve.label, Line2D([], [], color=curve.colour, label=curve.label, **style))
             if panel.marked is not None:
-                chosen = read_values(ds, panel.marked, curve) > 0
+                chosen = read_values(own, panel.marked, curve) > 0
                 ax.plot(x[chosen], values[chosen], "o", color=curve.colour, markersize=2.4)
                 any_mark |= bool(chosen.any())
         set_value_ticks(ax.yaxis, tick_power(ax.get_ylim()), 5)
-        ax.set_ylabel(axis_label(ds[panel.variable], panel.title, width=30, power=tick_power(ax.get_ylim())))
+        ax.set_ylabel(axis_label(own[panel.variable], panel.title, width=30, power=tick_power(ax.get_ylim())))
         set_position_ticks(ax.xaxis, x, 6)
-        if panel.centre is None and increases_downwards(ds[panel.variable]):
+        if panel.centre is None and increases_downwards(own[panel.variable]):
             ax.invert_yaxis()
-    for ax in axes[max(len(panels) - columns, 0) : len(panels)]:
-        ax.set_xlabel(label)
-        ax.tick_params(labelbottom=True)
+        if not same or i + columns >= len(panels):
+            ax.set_xlabel(label)
+            ax.tick_params(labelbottom=True)
     letter_panels(axes[: len(panels)])
     listed: list[Any] = [handle for text, handle in handles.items() if text]
     if any_mark and marked:
@@ -114,37 +119,49 @@ def _draw_lines(
 
 
 def _draw_maps(ds: xr.Dataset, panels: Sequence[PlacePanel], coordinates: list[str], marked: str) -> Figure:
-    (x, x_label), (y, y_label) = read_positions(ds, coordinates)
-    drawn = [(panel, curve) for panel in panels for curve in read_curves(ds, panel.variable)]
+    drawn = [
+        (panel, curve)
+        for panel in panels
+        for curve in read_curves(_dataset_of(panel, ds, coordinates)[0], panel.variable)
+    ]
     columns = min(len(drawn), 3)
     rows = -(-len(drawn) // columns)
     figure = NotebookFigure((PAGE, PAGE / columns * rows * 0.95 + 0.4), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
+    same = all(_dataset_of(panel, ds, coordinates)[1] == coordinates for panel in panels)
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=same, sharey=same).ravel()
     for spare in axes[len(drawn) :]:
         spare.remove()
     titles, any_mark = [], False
-    for ax, (panel, curve) in zip(axes, drawn, strict=False):
-        values = read_values(ds, panel.variable, curve)
-        _colour_places(figure, ax, (x, y), values, panel, axis_label(ds[panel.variable], panel.title, width=34))
+    for i, (ax, (panel, curve)) in enumerate(zip(axes, drawn, strict=False)):
+        own, names = _dataset_of(panel, ds, coordinates)
+        (x, x_label), (y, y_label) = read_positions(own, names)
+        values = read_values(own, panel.variable, curve)
+        _colour_places(figure, ax, (x, y), values, panel, axis_label(own[panel.variable], panel.title, width=34))
         if panel.marked is not None:
-            chosen = read_values(ds, panel.marked, curve) > 0
+            chosen = read_values(own, panel.marked, curve) > 0
             ax.plot(x[chosen], y[chosen], "o", markersize=5.5, markerfacecolor="none", markeredgecolor="black")
             any_mark |= bool(chosen.any())
         titles.append(curve.label)
         ax.set_aspect("equal", adjustable="box")
         set_position_ticks(ax.xaxis, x, 4)
         set_position_ticks(ax.yaxis, y, 4)
-    for i in range(len(drawn)):
-        if i + columns >= len(drawn):
-            axes[i].set_xlabel(x_label)
-            axes[i].tick_params(labelbottom=True)
-        if i % columns == 0:
-            axes[i].set_ylabel(y_label)
+        if not same or i + columns >= len(drawn):
+            ax.set_xlabel(x_label)
+            ax.tick_params(labelbottom=True)
+        if not same or i % columns == 0:
+            ax.set_ylabel(y_label)
     letter_panels(axes[: len(drawn)], titles)
     if any_mark and marked:
         ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": "black"}
         add_legend(figure, [Line2D([], [], marker="o", linestyle="none", markersize=5.5, label=marked, **ring)])
     return figure
+
+
+def _dataset_of(panel: PlacePanel, ds: xr.Dataset, coordinates: list[str]) -> tuple[xr.Dataset, list[str]]:
+    """Return the dataset with the variable of a panel, and the names of its coordinates."""
+    if panel.places is None:
+        return ds, coordinates
+    return panel.places, str(panel.places.attrs["invgp_coordinates"]).split()[: len(coordinates)]
 
 
 def _colour_places(
@@ -218,7 +235,10 @@ def plot_cross_validation(result: xr.Dataset) -> Figure:
 
 
 def plot_influence(result: xr.Dataset) -> Figure:
-    """Draw the leverage of the data, how hard they pull, and the information of the sites.
+    """Draw the leverage of the data, how hard they pull, the information of the sites, and the effect of each source.
+
+    With several sources or observations, a panel for each field shows by how much each of them reduces its standard
+    deviation. For a field model on a map whose sites are on a line, or the reverse, these panels are left out.
 
     Parameters
     ----------
@@ -237,4 +257,26 @@ def plot_influence(result: xr.Dataset) -> Figure:
             PlacePanel(f"{name}_pull", f"{text}: largest shift / std", points=True),
         ]
     panels.append(PlacePanel("site_information", "information of the site (nats)", points=True))
+    panels += _reduction_panels(result)
     return draw_places(result, panels, 3 if len(panels) == 3 else 2)
+
+
+def _reduction_panels(result: xr.Dataset) -> list[PlacePanel]:
+    """Return a panel for each field and label, with the reductions by each source or observation as its labels."""
+    nodes = str(result.attrs.get("invgp_node_coordinates", "")).split()
+    if nodes and (len(nodes) == 1) != (len(str(result.attrs["invgp_coordinates"]).split()) == 1):
+        return []
+    panels = []
+    for name in str(result.attrs["invgp_latents"]).split():
+        variable, places = f"{name}_reduction", result
+        if variable not in result or not {"site", "node"} & set(result[variable].dims):
+            continue  # a scalar has no place
+        if nodes:
+            places = result[[variable]].drop_vars("site", errors="ignore").rename(node="site")
+            places.attrs["invgp_coordinates"] = " ".join(nodes)
+        for curve in read_curves(places.isel(data=0), variable):
+            own = places[variable].transpose("data", "site", ...)
+            one = places.assign({variable: own if own.ndim == 2 else own[..., curve.column]})
+            title = f"reduction of std of {' '.join(filter(None, (name.replace('_', ' '), curve.label)))}"
+            panels.append(PlacePanel(variable, title, places=one))
+    return panels

@@ -76,11 +76,7 @@ def dataset_coordinates(problem: Problem, solution: Solution) -> dict[str, xr.Da
     -------
     dict of str to DataArray
     """
-    owners: tuple[Latent | Observation, ...] = (*problem.latents, *problem.survey.observations)
-    labels: dict[str, Labels] = {
-        owner.dimension: owner.labels for owner in owners if owner.dimension is not None and owner.labels is not None
-    }
-    coordinates = dict(_label_coordinate(name, values) for name, values in labels.items())
+    coordinates = label_coordinates(problem)
     for column in problem.survey.covariates:
         coordinates[column.name] = make_array(("site",), column.values, _column_attributes(column))
     crs = problem.survey.crs
@@ -156,6 +152,24 @@ def site_coordinate_name(problem: Problem, column: Column) -> str:
     """Return the name of a site coordinate in the file: with the prefix ``site_`` if the grid has the same name."""
     taken = () if problem.grid is None else [c.name for c in problem.grid.coordinates]
     return f"site_{column.name}" if column.name in taken else column.name
+
+
+def label_coordinates(problem: Problem) -> dict[str, xr.DataArray]:
+    """Return the coordinates of the labels of latents and observations.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Returns
+    -------
+    dict of str to DataArray
+    """
+    owners: tuple[Latent | Observation, ...] = (*problem.latents, *problem.survey.observations)
+    labels: dict[str, Labels] = {
+        owner.dimension: owner.labels for owner in owners if owner.dimension is not None and owner.labels is not None
+    }
+    return dict(_label_coordinate(name, values) for name, values in labels.items())
 
 
 def _label_coordinate(dimension: str, labels: Labels) -> tuple[str, xr.DataArray]:

@@ -11,7 +11,7 @@ import invgp
 from helpers.command_line import run_in_process, write_files
 from helpers.linear_evidence import data_moments, product_problem
 from helpers.problems import linear_problem
-from invgp.answers.cross_validation import site_groups
+from invgp.answers.cross_validation import cross_validation_rows, site_groups
 from invgp.answers.emulated_problem import hide_data
 from invgp.errors import ConfigError
 
@@ -84,6 +84,37 @@ def test_that_the_command_does_not_run_the_simulator(tmp_path):
     failed = run_in_process("crossvalidate", "posterior.nc", "--by", "source", cwd=tmp_path)
     assert failed.returncode == 2
     assert "--by: must be 'site' or 'block', since the problem has one source" in failed.stderr
+
+
+@pytest.mark.slow
+def test_that_each_source_of_a_linear_joint_problem_is_predicted_from_the_others():
+    x, wells = np.arange(6.0), np.asarray([1.5, 4.2])
+    y, tops = 2.0 + np.sin(x), np.asarray([2.5, 1.1])
+    problem = invgp.define(
+        {"x": x, "y": y},
+        coordinates={"x": "km"},
+        observations={"y": "1"},
+        latents={"a": {"unit": "1", "mean": 2.0, "std": 1.0, "kernel": {"length_scale": 2.0}}},
+        forward=lambda a: {"y": a},
+        noise={"y": 0.3},
+        direct={"well": {"coordinates": {"x": wells}, "values": {"top": {"quantity": "a", "value": tops, "std": 0.2}}}},
+    )
+    found = invgp.crossvalidate(invgp.invert(problem), by="source", config=problem)
+    places, data = np.append(x, wells), np.append(y, tops)
+    noise = np.append(np.full(6, 0.3), np.full(2, 0.2))
+    K = problem.latents[0].kernel(places[:, None], places[:, None])
+    wells = np.arange(8) >= 6
+    for own, name in ((wells, "top"), (~wells, "y")):
+        gain = np.linalg.solve(K[np.ix_(~own, ~own)] + np.diag(noise[~own] ** 2), K[np.ix_(~own, own)]).T
+        mean = 2.0 + gain @ (data[~own] - 2.0)
+        std = np.sqrt(np.diagonal(K[np.ix_(own, own)] - gain @ K[np.ix_(~own, own)]) + noise[own] ** 2)
+        np.testing.assert_allclose(found[f"{name}_held_out_mean"].values[own], mean, atol=0.15 * std.min())
+        np.testing.assert_allclose(found[f"{name}_held_out_std"].values[own], std, rtol=0.1)
+        np.testing.assert_allclose(found["held_out_log_score"][own], norm.logpdf(data[own], mean, std), atol=0.25)
+    assert found.attrs["invgp_groups"] == 2
+    [_, top] = cross_validation_rows(found)
+    residuals = found["top_held_out_residual"].values[wells]
+    assert top["residual_rms"] == pytest.approx(np.sqrt(np.mean(residuals**2)))  # 1 if calibrated, also for few data
 
 
 def test_that_blocks_are_neighbours(inverted_problem):

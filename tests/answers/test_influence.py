@@ -12,7 +12,14 @@ from helpers.command_line import run_in_process, write_files
 from helpers.linear_evidence import product_problem
 from helpers.problems import linear_problem
 from invgp.answers.emulated_problem import hide_data
-from invgp.answers.influence import DataGroup, DataMoments, data_groups, datum_influence, moments_of_draws
+from invgp.answers.influence import (
+    DataGroup,
+    DataMoments,
+    data_groups,
+    datum_influence,
+    largest_leverage,
+    moments_of_draws,
+)
 from invgp.answers.known_field import balanced_normals
 
 
@@ -76,7 +83,7 @@ def test_that_leverage_and_pull_are_exact_with_correlated_noise():
     mean, C = exact_posterior(K, rows, S, y.ravel())
     moments = DataMoments(
         (rows @ mean).reshape(4, 2), G @ C @ G.swapaxes(1, 2), np.arange(8), np.sqrt(np.diagonal(C))[:, None],
-        lambda n: (C @ G[n].T)[:, None, :],
+        lambda n: (C @ G[n].T)[:, None, :], largest_leverage(np.zeros((4, 2))),
     )  # fmt: skip
     found = datum_influence(moments, y, noise)
     for i in range(8):
@@ -98,6 +105,26 @@ def test_that_moments_of_balanced_draws_are_exact():
     moments = moments_of_draws(np.tensordot(normals, F, 1), np.tensordot(normals, G, 1))
     np.testing.assert_allclose(moments.cross(1), np.einsum("kbq,kp->bqp", F, G[:, 1]), atol=1e-12)
     np.testing.assert_allclose(moments.covariance, np.einsum("knp,knq->npq", G, G), atol=1e-12)
+
+
+def test_that_the_influence_of_precise_data_is_exact():
+    """Of isolated data whose noise is small compared with the prior: 1 - leverage is small, and the pull large."""
+    x, y = np.asarray([0.0, 50.0, 100.0]), np.asarray([3.5, 1.0, 2.0])
+    problem = invgp.define(
+        {"x": x, "y": y},
+        coordinates={"x": "km"},
+        observations={"y": "1"},
+        latents={"a": {"unit": "1", "mean": 2.0, "std": 1.0, "kernel": {"length_scale": 2.0}}},
+        forward=lambda a: {"y": a},
+        noise={"y": 0.02},
+    )
+    found = invgp.influence(invgp.invert(problem), config=problem)
+    prior, noise = 1.0, 0.02**2
+    variance = prior * noise / (prior + noise)
+    np.testing.assert_allclose(found["y_leverage"], variance / noise, rtol=1e-6)
+    pull = abs(y - 2.0) * prior / (prior + noise) / np.sqrt(variance)
+    np.testing.assert_allclose(found["y_pull"], pull, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(found["site_information"], 0.5 * np.log(1.0 + prior / noise), rtol=1e-3)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 import invgp
 from helpers.command_line import CONFIG, run_in_process, write_files
 from helpers.linear_evidence import data_moments
-from helpers.problems import linear_problem
+from helpers.problems import linear_problem, map_problem
 from invgp.answers.prior_check import prior_rows, prior_scores
 
 
@@ -30,6 +30,15 @@ def test_that_scores_of_a_linear_problem_are_those_of_its_prior():
     assert found["velocity_prior_sample"].std() == pytest.approx(2.0, rel=0.25)
     assert found.attrs["invgp_runs"] == 150
     assert len(prior_rows(found)) == 2
+    more = invgp.prior(problem, runs=450)
+    assert more.attrs["invgp_runs"] == 450  # at 15 sites
+    assert int(np.isfinite(more["first_simulated"]).sum()) == 450
+
+
+def test_that_data_with_labels_are_named():
+    found = invgp.prior(map_problem(), runs=24)
+    assert [row.label for row in prior_rows(found)] == ["", "early", "late"]
+    assert found["layer"].values.tolist() == [1, 2]
 
 
 @pytest.mark.slow

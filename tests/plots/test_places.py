@@ -18,7 +18,7 @@ def test_that_the_legend_of_the_influence_shows_circles() -> None:
             "site_information": ("site", rng.uniform(size=9)),
         },
         coords={"position": ("site", 100.0 * np.arange(9), {"units": "m"}), "layer": [1, 2]},
-        attrs={"invgp_coordinates": "position", "invgp_observations": "time"},
+        attrs={"invgp_coordinates": "position", "invgp_observations": "time", "invgp_latents": ""},
     )
     figure = plots.plot_influence(result)
     (legend,) = figure.legends
@@ -26,3 +26,38 @@ def test_that_the_legend_of_the_influence_shows_circles() -> None:
         assert handle.get_marker() == drawn.get_marker() == "o"
         assert handle.get_linestyle() == drawn.get_linestyle() == "None"
         assert handle.get_color() == drawn.get_color()
+
+
+def test_that_the_influence_shows_the_reductions_by_each_source_at_the_places_of_the_field() -> None:
+    result = xr.Dataset(
+        {
+            "time_leverage": ("site", [0.1, 0.2]),
+            "time_pull": ("site", [1.0, 2.0]),
+            "site_information": ("site", [0.3, 0.4]),
+            "depth_reduction": (("data", "node", "layer"), np.arange(12.0).reshape(2, 3, 2) / 100.0),
+            "density_reduction": ("data", [0.5, 0.6]),
+        },
+        coords={
+            "site_position": ("site", [100.0, 200.0], {"units": "m"}),
+            "position": ("node", [0.0, 150.0, 300.0], {"units": "m"}),
+            "layer": [1, 2],
+            "data_label": ("data", ["seismic", "gravity"]),
+        },
+        attrs={
+            "invgp_coordinates": "site_position",
+            "invgp_node_coordinates": "position",
+            "invgp_observations": "time",
+            "invgp_latents": "depth density",
+        },
+    )
+    figure = plots.plot_influence(result)
+    first, second = figure.axes[3:]
+    for k, ax in enumerate((first, second)):
+        assert f"layer {k + 1}" in ax.get_ylabel()
+        for line, values in zip(ax.lines, result["depth_reduction"].values[..., k], strict=True):
+            np.testing.assert_array_equal(line.get_xdata(), [0.0, 150.0, 300.0])
+            np.testing.assert_array_equal(line.get_ydata(), values)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["seismic", "gravity"]
+    elsewhere = result.assign_coords(northing=("node", [0.0, 1.0, 2.0], {"units": "m"}))
+    elsewhere.attrs["invgp_node_coordinates"] = "position northing"
+    assert len(plots.plot_influence(elsewhere).axes) == 3  # a map of a field does not fit to sites on a line
