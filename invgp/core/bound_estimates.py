@@ -22,7 +22,7 @@ from invgp.core.point_sets import Points
 from invgp.core.posteriors import Sites
 from invgp.core.posteriors.entropy import EntropyEstimate, estimate_entropy
 
-SETS = 8  # independent sets of points
+SETS = 16  # independent sets of points
 ENTROPY_SAMPLES = 4096  # per component of a mixture
 
 

@@ -71,7 +71,7 @@ def fit_blocks(
     while samples is None and len(counts) < STAGES and counts[-1] * GROWTH <= MAX_SAMPLES:
         counts.append(counts[-1] * GROWTH)
     spare = rng.spawn(2 * STAGES)
-    streams, new_streams = [rng, *spare[: STAGES - 1]], spare[STAGES:]
+    streams, last_stream, new_streams = [rng, *spare[: STAGES - 1]], spare[STAGES - 1], spare[STAGES:]
     last = after
     stage = counts.index(after.samples) if after is not None and after.samples in counts else 0
 
@@ -93,6 +93,9 @@ def fit_blocks(
         fine = gap <= allowed
         finished = last is None or last.round >= method.rounds or stage == len(counts) - 1
         if fine or finished or last is None:
+            if len(counts) > 1 and estimate.standard_error > 0.0:
+                # The first estimate has decided whether the fit ends here, so one that is too high is more probable.
+                estimate = estimate_bound(bound_state, density, many, last_stream)
             return FittedParameters(parameters, estimate, count, 0.0 if fine else gap)
         stage += 1
         after = last = Progress(last.round, -np.inf, parameters)

@@ -142,9 +142,8 @@ def log_hyperprior(kernels, scale, factor):
     """Log-normal priors of all parameters of the kernels around their initial values, as on the other side."""
     if not factor:
         return 0.0
-    terms = [tf.math.log(kernel.lengthscales / scale) for kernel in kernels]
-    terms += [tf.reshape(tf.math.log(kernel.variance), (1,)) for kernel in kernels]
-    return -0.5 * tf.reduce_sum(tf.concat(terms, axis=0) ** 2) / np.log(factor) ** 2
+    logs = [tf.math.log(part) for kernel in kernels for part in (kernel.lengthscales / scale, kernel.variance)]
+    return -0.5 * tf.add_n([tf.reduce_sum(part**2) for part in logs]) / np.log(factor) ** 2
 
 
 def optimise(model, loss, adam_steps, noisy):

@@ -149,6 +149,21 @@ def test_that_a_fit_with_more_and_more_samples_can_be_resumed(monkeypatch, tmp_p
     assert (again.bound_, again.samples_) == (whole.bound_, whole.samples_)
 
 
+def test_that_the_reported_bound_did_not_decide_where_the_fit_ended(noisy_data, monkeypatch):
+    """A fit ends where an estimate is high, so that this estimate is too high on average."""
+    found = []
+
+    def estimate(*arguments):
+        found.append(estimate_bound(*arguments))
+        return found[-1]._replace(elbo=found[-1].elbo + (10.0 if len(found) == 1 else 0.0))
+
+    monkeypatch.setattr("invgp.estimator.fitting.estimate_bound", estimate)
+    model = SAVIGP(StudentT(0.3), inducing=6, method=POSTERIOR_ONLY).fit(X, noisy_data)
+    assert len(found) == 2
+    assert model.bound_ == found[1].elbo
+    assert found[0].elbo != found[1].elbo
+
+
 def test_that_bounds_are_stored_in_files(noisy_data, tmp_path):
     model = SAVIGP(StudentT(0.3), inducing=6, method=POSTERIOR_ONLY).fit(X, noisy_data)
     model.save(tmp_path / "model.npz")

@@ -10,7 +10,7 @@ from helpers.curve import POSTERIOR_ONLY, X
 from invgp.core.training import Blocks, MiniBatches
 from invgp.core.training.reflections import region_factors
 from invgp.estimator import SAVIGP
-from invgp.likelihoods import BlackBox, Gaussian, StudentT
+from invgp.likelihoods import GPRN, BlackBox, Gaussian, StudentT
 
 NOISE = 0.1
 
@@ -72,6 +72,27 @@ def test_that_signs_and_noise_of_a_square_are_learnt_together(seed):
     clear = np.abs(truth) > 0.3
     signs = np.sign(latent * truth)[clear]
     assert abs(signs.mean()) == 1.0  # all equal or all reflected
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_that_signs_do_not_depend_on_the_places_of_few_inducing_inputs(seed):
+    """Random inducing inputs lie between the zeros; a smooth latent through reflected values there would overshoot."""
+    rng = np.random.default_rng(5)
+    x = np.sort(rng.uniform(-3, 3, (120, 1)), axis=0)
+    truth = 1.5 * np.cos(1.3 * x[:, 0])
+    y = np.cosh(truth) + NOISE * np.random.default_rng(0).standard_normal(120)
+    box = BlackBox(lambda y, f: normal(y[:, 0] - np.cosh(f[..., 0])), latents=1, outputs=1)
+    latent = SAVIGP(box, inducing=15, random_state=seed).fit(x, y).predict_latent(x)[0][:, 0]
+    assert abs(np.sign(latent * truth)[np.abs(truth) > 0.4].mean()) == 1.0
+
+
+@pytest.mark.slow
+def test_that_a_large_initial_noise_does_not_hide_a_saddle_point():
+    """With a weight and a node at 0, learnt noise can explain all data."""
+    y = np.sin(X[:, 0]) * (1 + 0.3 * np.cos(X[:, 0])) + NOISE * np.random.default_rng(0).standard_normal(len(X))
+    model = SAVIGP(GPRN(3.0, nodes=1, outputs=1), inducing=8).fit(X, y)
+    assert np.exp(np.asarray(model.likelihood_.parameters)[0]) == pytest.approx(NOISE, rel=0.15)
+    assert model.kl() > 10.0
 
 
 def test_that_regions_are_reflected_at_minima():

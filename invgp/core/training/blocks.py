@@ -37,7 +37,7 @@ from invgp.core.training.common import (
 )
 from invgp.core.training.mixtures import mixture_of_modes, surround_best_gaussian
 from invgp.core.training.reflections import is_even, reflect_regions
-from invgp.core.training.restarts import Starts, is_convex_at_mean, restart
+from invgp.core.training.restarts import Starts, has_learnt_nothing, is_convex_at_mean, restart
 
 TOGETHER = (("posterior", "kernels", "likelihood", "inducing", "prior_mean"),)
 MAX_LOG_STEP = 3.0  # largest step of log kernel parameters: beyond, gradients may vanish
@@ -67,7 +67,8 @@ class Blocks:
         mixture starts from its initial components, as in the code of the authors.
     restarts : int
         Number of further starts of the posterior, from draws of the prior. A single Gaussian is started again only if
-        the log density is convex at its mean at many sites, which indicates a saddle point or a poor local optimum.
+        the log density is convex at its mean at many sites, or if it has learnt nothing (its KL divergence from the
+        prior is almost 0), which indicates a saddle point or a poor local optimum.
         The components of a mixture start at different optima. Not used with ``profile_posterior=False``.
     optimiser : LBFGS
         Or an object with the same `init` and `tell` (`invgp.core.optimisers`).
@@ -160,6 +161,10 @@ class Blocks:
                 candidates = self._initial_candidates(bound, progress.parameters, data, points, starts)
             rounds = [self._round(order, bound, one, data, points) for one in candidates]
             parameters, status, value = max(rounds, key=lambda found: found[2])
+            if progress.round == 0 and len(candidates) == 1 and has_learnt_nothing(bound.bound_state(parameters)):
+                others = self._restart(bound, progress.parameters, data, points, starts)
+                rounds += [self._round(order, bound, one, data, points) for one in others]
+                parameters, status, value = max(rounds, key=lambda found: found[2])
             over = abs(value - progress.elbo) <= self.tolerance * max(1.0, abs(value)) or not order
             if over and starts is not None:
                 moved = self._reflect(bound, parameters, data, points, starts)
@@ -255,15 +260,13 @@ class Blocks:
         if self._profiles_posterior(bound):
             if starts is None or not starts.means.shape[0] or "posterior" not in self.learn:
                 return [parameters]
-            profile = Profile(bound, data, points, tolerance)
             if starts.chosen:
-                found = restart(profile, parameters, starts.means)[:1]
-                return [profile.parameters(trial) for trial in found] or [parameters]
+                return self._restart(bound, parameters, data, points, starts) or [parameters]
+            profile = Profile(bound, data, points, tolerance)
             first = profile.start(parameters)
             if first is not None and not is_convex_at_mean(first.bound_state, data, points):
                 return [profile.parameters(first)]
-            others = restart(profile, parameters, starts.means)[:1]
-            return [parameters, *(profile.parameters(trial) for trial in others)]
+            return [parameters, *self._restart(bound, parameters, data, points, starts)]
         mixtures = [parameters]
         if self.profile_posterior:
             around = surround_best_gaussian(bound, parameters, data, points, tolerance)
@@ -272,6 +275,15 @@ class Blocks:
         fitted = [self.fit_group(["posterior"], bound, start, data, points) for start in mixtures]
         valid = [one for one, status in fitted if status != NO_START] or [parameters]
         return [max(valid, key=lambda one: float(evaluate(bound, one, data, points, ()).elbo))]
+
+    def _restart(
+        self, bound: Bound, parameters: Parameters, data: Data, points: Points, starts: Starts | None
+    ) -> list[Parameters]:
+        """Return the parameters with the best posterior of several starts; empty if there is none."""
+        if starts is None or not starts.means.shape[0] or not self._profiles_posterior(bound):
+            return []
+        profile = Profile(bound, data, points, self.optimiser.tolerance)
+        return [profile.parameters(trial) for trial in restart(profile, parameters, starts.means)[:1]]
 
     def _fit_profile(
         self, group: Sequence[str], bound: Bound, parameters: Parameters, data: Data, points: Points

@@ -12,13 +12,13 @@ from dataclasses import replace
 import numpy as np
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
-from invgp.core.backend import array_namespace, backend_of, solve_triangular, to_numpy
+from invgp.core.backend import backend_of, to_numpy
 from invgp.core.bound import BoundState
 from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import Parameters
 from invgp.core.point_sets import Points
 from invgp.core.profiled_bound import Profile, Trial
-from invgp.core.training.restarts import restart
+from invgp.core.training.restarts import restart_at, values_at_sites
 
 MAX_DIFFERENCE = 0.01  # of the expected log likelihood after a reflection, relative to its absolute value
 MAX_CUTS = 12  # places at which a reflection may begin
@@ -63,12 +63,30 @@ def _best_reflection(profile: Profile, trial: Trial) -> Trial | None:
     factors = region_factors(values, covariance)
     if not len(factors):
         return None
-    means = backend.asarray((factors * values)[:, None, :])
-    starts = array_namespace(means).stack(
-        [solve_triangular(state.factor, means[r, ..., None])[..., 0] for r in range(len(factors))]
-    )
-    found = restart(profile, state.parameters, starts)
+    # Values at the sites are reflected: between inducing inputs, a smooth process through reflected values overshoots.
+    at_sites = to_numpy(values_at_sites(profile, state.parameters, state.q.mean[0, ...]))[0, :]
+    nearest = _nearest_inducing(trial, np.sqrt(np.diag(covariance)))
+    starts = (backend.asarray((one[nearest] * at_sites)[None, :]) for one in factors)
+    found = restart_at(profile, state.parameters, starts)
     return found[0] if found else None
+
+
+def _nearest_inducing(trial: Trial, scale: np.ndarray) -> np.ndarray:
+    """Return the inducing input with the largest prior correlation with each site, (N,).
+
+    Parameters
+    ----------
+    trial : Trial
+        The model, with one latent.
+    scale : array, shape (M,)
+        Prior standard deviations at the inducing inputs.
+    """
+    state = trial.bound_state
+    parts = []
+    for start, stop in state.bound.batches():
+        covariance = to_numpy(state.factor @ state.geometry(start, stop).projection)[0, ...]
+        parts.append(np.argmax(np.abs(covariance) / scale[:, None], axis=0))
+    return np.concatenate(parts)
 
 
 def region_factors(values: np.ndarray, covariance: np.ndarray) -> np.ndarray:

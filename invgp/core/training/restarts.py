@@ -2,12 +2,14 @@
 
 A posterior that is symmetric about the prior mean, such as that of y = f^2 + noise, has a stationary point at the prior
 mean, at which a search from the prior ends. There the log density is convex: its curvature at the mean of the posterior
-is positive. In this case, the search is repeated from draws of the prior.
+is positive. In this case, the search is repeated from draws of the prior. The same is done if a search ends at the
+prior: where the noise is learnt, it may explain all data before the curvature shows the saddle point.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +42,7 @@ class Starts(NamedTuple):
 NARROW = 0.1  # standard deviations at which the curvature is computed, relative to those of the posterior
 MAX_CURVATURE = 0.5  # positive curvature at a site, relative to the precision of its posterior
 MAX_CONVEX_FRACTION = 0.1  # of the sites that may have a larger curvature, such as outliers
+MIN_KL = 0.5  # nats: a smaller KL divergence of the posterior from the prior means that nothing was learnt
 COMPLETED = 2  # restarts whose search is completed
 MIN_DISTANCE = 1.0  # between modes: root mean square difference of the marginal means, in standard deviations
 
@@ -63,6 +66,11 @@ def is_convex_at_mean(bound_state: BoundState, data: Data, points: Points) -> bo
     return convex > MAX_CONVEX_FRACTION * total
 
 
+def has_learnt_nothing(bound_state: BoundState) -> bool:
+    """Whether the posterior is almost the prior, as at a saddle point that the noise level or the kernels hide."""
+    return -float(bound_state.family.negative_kl(bound_state.q, bound_state.factor)) < MIN_KL
+
+
 def restart(profile: Profile, parameters: Parameters, starts: Array, complete: int = COMPLETED) -> list[Trial]:
     """Search for the optimal posterior from several starts.
 
@@ -82,10 +90,21 @@ def restart(profile: Profile, parameters: Parameters, starts: Array, complete: i
     list of Trial
         The best first.
     """
+    values = (values_at_sites(profile, parameters, starts[r, ...]) for r in range(starts.shape[0]))
+    return restart_at(profile, parameters, values, complete)
+
+
+def restart_at(
+    profile: Profile, parameters: Parameters, values: Iterable[Array], complete: int = COMPLETED
+) -> list[Trial]:
+    """Search for the optimal posterior near several sets of values of the latents, minus the prior mean, (Q, N) each.
+
+    The other parameters and the result are those of `restart`.
+    """
     found = []
-    for r in range(starts.shape[0]):
+    for start in values:
         try:
-            trial = profile.start_at(parameters, values_at_sites(profile, parameters, starts[r, ...]))
+            trial = profile.start_at(parameters, start)
         except (np.linalg.LinAlgError, NotFiniteError):
             continue
         if trial is not None:
