@@ -74,12 +74,12 @@ def tables() -> list[tuple[str, str, type[Section]]]:
 MAP = """A string that ends in `.csv`, `.nc` or `.tif` is short for `{ file = ... }`. See [Maps and
 trends](choosing.md#maps-and-trends)."""
 
-KERNEL = """[Choosing a kernel](choosing.md#kernel) explains the kinds. `squared exponential`, `matern 3/2`,
-`matern 5/2` and `rational quadratic` need a `length_scale`, `periodic` a `period`, `linear` a `length_scale` and a
-`centre`, `sum` and `product` their `parts`, which are tables with the same keys. The kernel is scaled so that `std` of
-the latent is its standard deviation; that of a linear kernel is `std` at the distance `length_scale` from the centre.
-The length-scale of a periodic kernel has no unit and is 1 by default. In Python, `kernel` can also be an object of
-[`invgp.kernels`](models.md#kernels)."""
+KERNEL = """[Choosing a kernel](choosing.md#kernel) explains the kinds. `squared exponential`, `exponential`,
+`matern 3/2`, `matern 5/2` and `rational quadratic` need a `length_scale`, `periodic` a `period`, `linear` a
+`length_scale` and a `centre`, `sum` and `product` their `parts`, which are tables with the same keys. The kernel is
+scaled so that `std` of the latent is its standard deviation; that of a linear kernel is `std` at the distance
+`length_scale` from the centre. The length-scale of a periodic kernel has no unit and is 1 by default. In Python,
+`kernel` can also be an object of [`invgp.kernels`](models.md#kernels)."""
 LEARN = """The parameters of the prior that are learnt from the data. The search starts at the value of the
 latent. The prior of each parameter is log-normal, and its median is the value of the latent. A number above 1 is a
 factor: a change by that factor is one standard deviation. With `true` the factor is 10, a weak prior. With

@@ -18,7 +18,7 @@ MOST_NAMES = 12
 SYNONYMS = {
     "gaussian": "squared exponential",
     "rbf": "squared exponential",
-    "exponential": "matern 3/2",
+    "matern 1/2": "exponential",
     "ln": "log",
     "python": "callable",
     "function": "callable",

@@ -4,6 +4,7 @@ from invgp.core.hyperpriors import Hyperprior
 from invgp.core.kernels import (
     Constant,
     Coregionalised,
+    Exponential,
     Kernel,
     KernelGradient,
     Linear,
@@ -23,6 +24,7 @@ from invgp.core.kernels import (
 __all__ = [
     "Constant",
     "Coregionalised",
+    "Exponential",
     "Hyperprior",
     "Kernel",
     "KernelGradient",

@@ -210,8 +210,8 @@ def _vary_length(kernel: Kernel, section: LatentSection, context: MapContext, ke
     varied = vary_length(kernel, found.axes, _fill(found.values[None])[0], tuple(found.dimensions))
     if varied is kernel:
         raise ConfigError(
-            f"{key}: must be left out unless the kernel has a squared exponential or Matérn part along all "
-            f"coordinates, without angle and dip, was {kernel.formula!r}"
+            f"{key}: must be left out unless the kernel has a squared exponential, exponential or Matérn part along "
+            f"all coordinates, without angle and dip, was {kernel.formula!r}"
         )
     return varied
 

@@ -76,6 +76,7 @@ class KernelKeys(TypedDict, total=False):
 
     kind: Literal[
         "squared exponential",
+        "exponential",
         "matern 3/2",
         "matern 5/2",
         "rational quadratic",

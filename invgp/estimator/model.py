@@ -50,9 +50,9 @@ class SAVIGP(FittedModel, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         One of `invgp.likelihoods`, or an object with the same members. It determines the number of latents (Q) and of
         outputs (P).
     kernel : str, Kernel, or tuple of them, length Q
-        ``"squared exponential"``, ``"matern 3/2"``, ``"matern 5/2"`` or ``"rational quadratic"``, with the settings
-        `length_scale`, `ard` and `variance`; or a kernel of `invgp.kernels` with its own initial parameters, such as
-        ``Matern52() + White(0.1)``. For all latents or for each latent.
+        ``"squared exponential"``, ``"exponential"``, ``"matern 3/2"``, ``"matern 5/2"`` or ``"rational quadratic"``,
+        with the settings `length_scale`, `ard` and `variance`; or a kernel of `invgp.kernels` with its own initial
+        parameters, such as ``Matern52() + White(0.1)``. For all latents or for each latent.
     length_scale : float or array, shape (D,) or (Q, D), in the units of X, optional
         Initial length-scales; with ``ard=False`` a number or shape (Q, 1). The default is the standard deviation of
         each dimension times the square root of the number of dimensions, so that typical distances between sites

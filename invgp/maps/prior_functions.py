@@ -44,8 +44,9 @@ from invgp.problem import Floats
 WAVES = 2**13
 WAVE_ERROR = 0.03  # largest error of a correlation by the waves within ten length-scales
 POINTS_AT_ONCE = 512
-DEGREES = {"matern 3/2": 3.0, "matern 5/2": 5.0}  # of freedom of the Student-t spectral density
+DEGREES = {"exponential": 1.0, "matern 3/2": 3.0, "matern 5/2": 5.0}  # of freedom of the Student-t spectral density
 SMALLEST_TAIL = 1e-8  # share of the spectral density beyond the highest frequency
+HEAVY_TAIL = 1e-3  # the same for the exponential kernel, whose density decays slowly
 FREQUENCY_STEPS = 4000  # of the table of the distribution of frequencies
 MOST_HARMONICS = 200  # of a periodic kernel
 
@@ -336,7 +337,8 @@ def spectral_frequencies(name: str, dimensions: int, count: int) -> tuple[Floats
         return np.asarray(normals), np.full(count, 1.0 / count)
     # The squared length of a frequency over the number of dimensions has an F distribution.
     squared = f_distribution(dimensions, degrees)
-    low, high = math.sqrt(dimensions * squared.median()), math.sqrt(dimensions * squared.isf(SMALLEST_TAIL))
+    tail = HEAVY_TAIL if name == "exponential" else SMALLEST_TAIL
+    low, high = math.sqrt(dimensions * squared.median()), math.sqrt(dimensions * squared.isf(tail))
     table = np.geomspace(1e-3 * low, high, FREQUENCY_STEPS)
     inside = squared.cdf(table**2 / dimensions) / squared.cdf(high**2 / dimensions)
     beyond = np.clip(np.log(table / low) / math.log(high / low), 0.0, 1.0)

@@ -108,7 +108,9 @@ class _Builder:
             raise AdapterError("control", f"{self.control} has no observation with a positive weight and a value")
         case = describe_features(self.case, adjusted=set(self.priors), observed={datum.name for datum in data})
         noise = noise_covariance(self.case, self.folder, data, self.project.notes)
-        self.project.notes = [*case, *self.project.notes]
+        unread = "parcov" in self.case.options and self.covariance is None  # a note states the reason
+        kept = [(feature, fate) for feature, fate in case if not (unread and feature.startswith("option parcov("))]
+        self.project.notes = [*kept, *self.project.notes]
         stem, contents = self.control.stem, self.project.contents
         rows = [f"{quote_csv(d.name)},{d.value!r},{d.std!r},{quote_csv(d.group)}" for d in data]
         contents[f"{stem}_observations.csv"] = "\n".join(["name,value,std,group", *rows, ""]).encode()
@@ -146,8 +148,9 @@ class _Builder:
         for name in sections.names:
             for _, line in sections.lines(f"{name} external"):
                 own.add(find_file(self.folder, split_words(line)[0]))
-        if "parcov" in self.case.options:
-            own.add(find_file(self.folder, self.case.options["parcov"].strip("'\"")))
+        matrices = [self.case.options.get(name, "").strip("'\"") for name in ("parcov", "obscov")]
+        for name in filter(None, [*matrices, *self.case.observation_groups.values()]):
+            own.add(find_file(self.folder, name))
         missing = [n for n, p in self.case.parameters.items() if n not in written and p.transform in ("none", "log")]
         if missing:
             self._note(count_things(missing, "parameter", " in no template"), f"left out: {list_names(missing)}")
@@ -157,8 +160,11 @@ class _Builder:
         name = self.case.options.get("parcov", "").strip("'\"")
         if not name:
             return None
+        path = find_file(self.folder, name)
+        if not path.is_file():
+            raise AdapterError("control", f"{self.control}: there is no file {path}, which the option parcov names")
         try:
-            found = read_covariance("control", find_file(self.folder, name), tuple(self.case.parameters))
+            found = read_covariance("control", path, tuple(self.case.parameters))
         except AdapterError as error:
             self._note(f"covariance file {name!r}", f"not used: {error.sentence}")
             return None

@@ -31,6 +31,8 @@ class Group:
     log : bool
     points : tuple of tuple of float
         Coordinates of the parameters of a field; empty for numbers.
+    kernel : str
+        Kind of the kernel of a field.
     length_scale : float
         Of a field, in the unit of the coordinates.
     correlation : tuple of tuple of float
@@ -43,6 +45,7 @@ class Group:
     parameters: tuple[str, ...]
     log: bool
     points: tuple[Point, ...] = ()
+    kernel: str = ""
     length_scale: float = 0.0
     correlation: tuple[tuple[float, ...], ...] = ()
     bounded: bool = False
@@ -146,7 +149,7 @@ def _latent_lines(group: Group, known: Mapping[str, ParameterPrior]) -> Iterator
     yield 'unit = "1"'
     if group.points:
         priors = priors[:1]
-        yield f'kernel = {{ kind = "matern 3/2", length_scale = {group.length_scale!r} }}'
+        yield f'kernel = {{ kind = "{group.kernel}", length_scale = {group.length_scale!r} }}'
     else:
         yield 'domain = "scalar"'
         if len(priors) > 1:

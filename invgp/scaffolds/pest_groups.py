@@ -12,11 +12,15 @@ from invgp.adapters.pest.control import Control
 from invgp.adapters.pest.matrices import NamedCovariance
 from invgp.adapters.pest.pilot_points import Point
 from invgp.config.variable_names import OF_LATENTS, RESERVED
+from invgp.core.kernels import STATIONARY
 from invgp.problem import Floats
 from invgp.scaffolds.column_roles import identifier
 from invgp.scaffolds.pest_config_text import OBSERVATION, Group
 from invgp.scaffolds.pest_priors import JointPrior, find_fault
 
+FITTED_KERNELS = ("exponential", "matern 3/2", "matern 5/2", "squared exponential")
+MOST_PAIRS = 20_000  # of points, to which a kernel is fitted
+GUESSED_KERNEL = "matern 3/2"
 SPACINGS = 3.0  # length-scale over the distance between pilot points, if no covariance gives it
 FEWEST_POINTS = 3  # of a field
 _OTHER_NAMES = {*RESERVED, OBSERVATION, "x", "y", "name"}
@@ -87,7 +91,8 @@ class ParameterGroups:
             ):
                 self._note_coordinates(group, f"the priors of {group.parameters[0]} and {name} differ")
                 return group
-        return replace(group, points=tuple(points), length_scale=self._length_scale(group, points))
+        kernel, length_scale = self._kernel(group, points)
+        return replace(group, points=tuple(points), kernel=kernel, length_scale=length_scale)
 
     def _on_one_grid(self, groups: list[Group]) -> list[Group]:
         """Keep the fields on the largest set of points, which becomes the grid."""
@@ -138,8 +143,8 @@ class ParameterGroups:
         self._notes.append((f"prior correlations of {group.name!r}", "its label_correlation"))
         return replace(group, correlation=tuple(tuple(row) for row in matrix.tolist()))
 
-    def _length_scale(self, group: Group, points: Sequence[Point]) -> float:
-        """Return the length-scale that fits the covariance file best, or some distances between neighbours."""
+    def _kernel(self, group: Group, points: Sequence[Point]) -> tuple[str, float]:
+        """Return the kernel and length-scale that fit the covariance file best, or a guess from the distances."""
         places = np.array(points)
         distances = np.hypot(*(places[:, None] - places[None]).transpose(2, 0, 1))
         known = self._covariance
@@ -148,15 +153,15 @@ class ParameterGroups:
             block = known.matrix[np.ix_(order, order)]
             if np.any(block != np.diag(np.diag(block))):
                 std = np.sqrt(np.diag(block))
-                fitted, error = _fit_length_scale(distances, block / np.outer(std, std))
-                about = f"length-scale {fitted:g}; correlations of a Matern 3/2 kernel differ by up to {error:.2f}"
+                kernel, fitted, error = _fit_kernel(distances, block / np.outer(std, std))
+                about = f"kernel {kernel!r}, length-scale {fitted:g}; its correlations differ by up to {error:.2f}"
                 self._notes.append((f"covariances of {group.name!r} in parcov", about))
-                return fitted
+                return kernel, fitted
         apart = distances + np.where(np.eye(len(places), dtype=bool), np.inf, 0.0)
         guess = float(f"{SPACINGS * np.median(apart.min(axis=1)):.3g}")
         about = f"{guess:g}, {SPACINGS:g} times the distance between points: a guess"
         self._notes.append((f"length-scale of {group.name!r}", about))
-        return guess
+        return GUESSED_KERNEL, guess
 
     def _note_coordinates(self, group: Group, why: str) -> None:
         about = f"not used, its parameters are independent numbers: {why}"
@@ -171,20 +176,24 @@ def _variables(name: str) -> set[str]:
     return {name, f"{name}_name", f"{name}_name_label", *(name + suffix for suffix in OF_LATENTS)}
 
 
-def _fit_length_scale(distances: Floats, correlations: Floats) -> tuple[float, float]:
-    """Return the length-scale of a Matern 3/2 kernel that fits correlations best, and the largest difference.
+def _fit_kernel(distances: Floats, correlations: Floats) -> tuple[str, float, float]:
+    """Return the kernel and the length-scale that fit correlations best, and the largest difference.
 
     Parameters
     ----------
     distances, correlations : array, shape (n, n)
     """
-    apart = distances > 0.0
-    lags, wanted = distances[apart], correlations[apart]
+    pairs = np.triu_indices(len(distances), 1)
+    lags, wanted = distances[pairs], correlations[pairs]
+    some = slice(None, None, math.ceil(len(lags) / MOST_PAIRS))
 
-    def differences(scale: float) -> Floats:
-        ratio = math.sqrt(3.0) * lags / scale
-        return np.asarray((1.0 + ratio) * np.exp(-ratio) - wanted)
+    def difference(kind: str, scale: float, chosen: slice = slice(None)) -> Floats:
+        correlation = STATIONARY[kind]().correlation((lags[chosen] / scale) ** 2)
+        return np.asarray(correlation - wanted[chosen])
 
     scales = np.geomspace(lags.min() / 10.0, lags.max() * 10.0, 400)
-    best = min(scales, key=lambda scale: float(np.sum(differences(scale) ** 2)))
-    return float(f"{best:.3g}"), float(np.max(np.abs(differences(best))))
+    kind, scale = min(
+        ((kind, float(f"{scale:.3g}")) for kind in FITTED_KERNELS for scale in scales),
+        key=lambda fit: float(np.sum(difference(fit[0], fit[1], some) ** 2)),
+    )
+    return kind, scale, float(np.max(np.abs(difference(kind, scale))))

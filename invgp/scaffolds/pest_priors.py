@@ -101,6 +101,8 @@ def _prior(name: str, parameter: ControlParameter, variance: float | None, sigma
         remarks.append(f"the standard_deviation {own:g} of {name} is not positive and is not used")
         own = None
     unit = math.log(10.0) if log else 1.0  # PEST means logarithms to base 10
+    if variance is not None and variance <= 0.0:
+        remarks.append(f"the variance {variance:g} of {name} in parcov is not positive and is not used")
     if variance is not None and variance > 0.0:
         spread, source = unit * math.sqrt(variance), "parcov"
     elif own is not None:

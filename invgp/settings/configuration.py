@@ -130,6 +130,7 @@ class KernelKind(NamedTuple):
 
 KERNEL_KINDS = {
     "squared exponential": KernelKind(("length_scale",), ("angle", "dip")),
+    "exponential": KernelKind(("length_scale",), ("angle", "dip")),
     "matern 3/2": KernelKind(("length_scale",), ("angle", "dip")),
     "matern 5/2": KernelKind(("length_scale",), ("angle", "dip")),
     "rational quadratic": KernelKind(("length_scale",), ("shape", "angle", "dip")),
@@ -368,8 +369,8 @@ class LatentSection(Section):
     )
     length_scale_map: MapFile | None = Field(
         default=None,
-        description="a map of positive factors by which the length-scales of squared exponential and Matern kernels "
-        "are multiplied from place to place; none: they are the same everywhere",
+        description="a map of positive factors by which the length-scales of squared exponential, exponential and "
+        "Matern kernels are multiplied from place to place; none: they are the same everywhere",
     )
     link: Literal[(*LINKS, *BOUNDED_LINKS)] = Field(  # type: ignore[valid-type]
         default="identity",

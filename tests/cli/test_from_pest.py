@@ -152,6 +152,20 @@ def test_that_pilot_points_become_a_field_with_the_length_scale_of_the_covarianc
     assert [row["hk"] for row in rows] == [f"ppt{i:02d}:hk" for i in range(len(rows))]
 
 
+def test_that_pilot_points_with_an_exponential_covariance_get_an_exponential_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The covariance of an exponential variogram, which PEST utilities and pyEMU write by default.
+    apart = np.hypot(*(pest_cases.POINTS[:, None] - pest_cases.POINTS[None]).transpose(2, 0, 1))
+    mean, _ = pest_cases.pilot_prior()
+    monkeypatch.setattr(pest_cases, "pilot_prior", lambda: (mean, 0.5 * np.exp(-apart / 450.0)))
+    project = project_from_pest(pest_cases.write_pilot_points(tmp_path), tmp_path)
+    kernel = tomllib.loads(project.contents["survey.toml"].decode())["latents"]["hk"]["kernel"]
+    assert kernel["kind"] == "exponential"
+    assert kernel["length_scale"] == pytest.approx(450.0, rel=0.02)
+    assert "differ by up to 0.0" in dict(project.notes)["covariances of 'hk' in parcov"]
+
+
 def test_that_coordinates_may_come_from_a_table(tmp_path: Path) -> None:
     control = write_older(
         tmp_path, OLDER.replace(" 3.0 0.03 300.0 hk", " 2.0 0.02 200.0 hk").replace(" one 2.0", " one 0.0")
@@ -430,3 +444,24 @@ def test_that_a_case_runs_to_its_posterior_and_back_to_pest(invgp_here: Command,
         # The file has 200 draws, so that their mean has an error of 0.07 standard deviations.
         assert abs(draws.mean() - mean) < 0.3 * std
         assert 0.8 < draws.std() / std < 1.2
+
+
+def test_that_a_covariance_file_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    control = write_older(tmp_path)
+    control.write_text(control.read_text() + "++parcov(nowhere.cov)\n")
+    with pytest.raises(ConfigError, match=r"there is no file .*nowhere.cov, which the option parcov names"):
+        project_from_pest(control, tmp_path)
+
+
+def test_that_what_is_not_used_of_covariances_is_stated_once(tmp_path: Path) -> None:
+    control = write_older(tmp_path)
+    control.write_text(control.read_text() + "++parcov(prior.jcb)\n")
+    (tmp_path / "prior.jcb").write_bytes(b"\0")
+    notes = dict(project_from_pest(control, tmp_path).notes)
+    assert "binary" in notes["covariance file 'prior.jcb'"]
+    assert "option parcov(prior.jcb)" not in notes
+    control.write_text(control.read_text().replace("prior.jcb", "prior.cov"))
+    (tmp_path / "prior.cov").write_text("2 2 1\n1 0\n0 -1\n* row and column names\nk1\nr\n")
+    project = project_from_pest(control, tmp_path)
+    assert ("remark", "the variance -1 of r in parcov is not positive and is not used") in project.notes
+    assert "prior.cov" not in tomllib.loads(project.contents["survey.toml"].decode())["forward"]["files"]

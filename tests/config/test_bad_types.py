@@ -132,15 +132,16 @@ WRONG_TYPES = [
     Case(
         "unknown kernel",
         {"matern 5/2": "Gaussian"},
-        "latents.depth.kernel.kind: must be 'squared exponential', 'matern 3/2', 'matern 5/2', 'rational quadratic', "
-        "'periodic', 'linear', 'constant', 'white', 'sum' or 'product', was 'Gaussian'; did you mean 'squared "
-        "exponential'?",
+        "latents.depth.kernel.kind: must be 'squared exponential', 'exponential', 'matern 3/2', 'matern 5/2', "
+        "'rational quadratic', 'periodic', 'linear', 'constant', 'white', 'sum' or 'product', was 'Gaussian'; did you "
+        "mean 'squared exponential'?",
     ),
     Case(
         "kind of kernel",
         {"matern 5/2": "mattern 5/2"},
-        "latents.depth.kernel.kind: must be 'squared exponential', 'matern 3/2', 'matern 5/2', 'rational quadratic', "
-        "'periodic', 'linear', 'constant', 'white', 'sum' or 'product', was 'mattern 5/2'; did you mean 'matern 5/2'?",
+        "latents.depth.kernel.kind: must be 'squared exponential', 'exponential', 'matern 3/2', 'matern 5/2', "
+        "'rational quadratic', 'periodic', 'linear', 'constant', 'white', 'sum' or 'product', was 'mattern 5/2'; did "
+        "you mean 'matern 5/2'?",
     ),
     Case(
         "unknown link",

@@ -23,6 +23,7 @@ from invgp.core.kernels import (
 from invgp.kernels import (
     Constant,
     Coregionalised,
+    Exponential,
     Kernel,
     Linear,
     Matern32,
@@ -52,6 +53,7 @@ def test_that_a_coregionalised_kernel_passes_the_conformance_check(backend, rng)
 
 SAME = {
     "squared exponential": (SquaredExponential(1.0, [0.7, 1.4]), sklearn_kernels.RBF([0.7, 1.4])),
+    "exponential": (Exponential(1.0, [0.7, 1.4]), sklearn_kernels.Matern([0.7, 1.4], nu=0.5)),
     "matern 3/2": (Matern32(1.0, [0.7, 1.4]), sklearn_kernels.Matern([0.7, 1.4], nu=1.5)),
     "matern 5/2": (Matern52(1.0, 0.9), sklearn_kernels.Matern(0.9, nu=2.5)),
     "rational quadratic": (RationalQuadratic(1.0, 0.8, 0.6), sklearn_kernels.RationalQuadratic(0.8, 0.6)),

@@ -9,6 +9,7 @@ from invgp.core.kernels import STATIONARY, squared_distances
 
 CLOSED_FORMS = {
     "squared exponential": lambda r: math.exp(-0.5 * r**2),
+    "exponential": lambda r: math.exp(-r),
     "matern 3/2": lambda r: (1 + math.sqrt(3) * r) * math.exp(-math.sqrt(3) * r),
     "matern 5/2": lambda r: (1 + math.sqrt(5) * r + 5 * r**2 / 3) * math.exp(-math.sqrt(5) * r),
     "rational quadratic": lambda r: 1 / (1 + 0.5 * r**2),

@@ -5,6 +5,7 @@ import pytest
 
 from invgp.core.backend import to_numpy
 from invgp.core.kernels import (
+    Exponential,
     Linear,
     Matern32,
     Matern52,
@@ -20,7 +21,7 @@ AXES = (np.asarray([-2.0, 0.1, 1.2, 3.0]), np.asarray([-2.0, 0.55, 3.0]))
 FACTORS = np.asarray([[0.5, 1.0, 2.0], [1.5, 0.7, 1.0], [2.0, 1.0, 0.4], [1.0, 3.0, 1.0]])
 
 
-@pytest.mark.parametrize("kind", [SquaredExponential, Matern32, Matern52])
+@pytest.mark.parametrize("kind", [SquaredExponential, Exponential, Matern32, Matern52])
 @pytest.mark.parametrize("scales", [[0.8], [0.6, 1.3]])
 def test_that_the_kernel_obeys_the_protocol_and_its_derivatives_are_those_of_differences(kind, scales, backend, rng):
     X = rng.uniform(-1.9, 2.9, (8, 2))
@@ -50,7 +51,7 @@ def test_that_the_squared_exponential_is_the_convolution_of_gaussians_of_varying
 
 def test_that_the_covariance_of_many_points_is_positive_definite(rng):
     X = rng.uniform(-2.0, 3.0, (150, 2))
-    for kind in (SquaredExponential, Matern32, Matern52):
+    for kind in (SquaredExponential, Exponential, Matern32, Matern52):
         values = np.linalg.eigvalsh(VaryingLength(kind(1.0, 0.7), AXES, FACTORS, (0, 1))(X, X))
         assert values[0] > -1e-10 * values[-1]
 

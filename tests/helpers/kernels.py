@@ -8,6 +8,7 @@ import numpy as np
 from invgp.core.backend import array_namespace
 from invgp.kernels import (
     Constant,
+    Exponential,
     Kernel,
     Linear,
     Matern32,
@@ -54,6 +55,7 @@ def kernels_of_all_kinds():
     """Kernels of inputs with two dimensions, by name."""
     return {
         "squared exponential": SquaredExponential(1.3, [0.8, 1.1]),
+        "exponential": Exponential(0.7, [1.2, 0.8]),
         "matern 3/2": Matern32(0.7, 1.2),
         "matern 5/2": Matern52(1.1, [0.9, 1.4]),
         "rational quadratic": RationalQuadratic(1.2, [0.7, 1.3], 0.8),

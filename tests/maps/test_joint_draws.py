@@ -186,7 +186,7 @@ def power_in_few_cells(fields, few=8):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("length_scale", [0.1, 0.3, 1.0])
-@pytest.mark.parametrize("name", ["matern 3/2", "matern 5/2"])
+@pytest.mark.parametrize("name", ["exponential", "matern 3/2", "matern 5/2"])
 def test_that_draws_have_no_ripples(name, length_scale):
     # A few waves would hold most of the power at high frequencies and be visible as parallel ripples.
     grid, rng = square_grid(52), np.random.default_rng(4)

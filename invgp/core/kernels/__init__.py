@@ -11,6 +11,7 @@ from invgp.core.kernels.simple import Constant, Linear, Scalar, White
 from invgp.core.kernels.stationary import (
     MAX_DIRECT_DIMENSIONS,
     STATIONARY,
+    Exponential,
     Matern32,
     Matern52,
     RationalQuadratic,
@@ -30,6 +31,7 @@ __all__ = [
     "Averages",
     "Constant",
     "Coregionalised",
+    "Exponential",
     "Kernel",
     "KernelGradient",
     "Linear",

@@ -1,4 +1,6 @@
-"""Kernels that are functions of the scaled distance: squared exponential, Matérn and rational quadratic."""
+"""Kernels that are functions of the scaled distance: squared exponential, exponential, Matérn and rational
+quadratic.
+"""
 
 from __future__ import annotations
 
@@ -165,6 +167,25 @@ class SquaredExponential(Stationary):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class Exponential(Stationary):
+    """exp(-r), the exponential variogram of geostatistics, for rough processes; parameters as of `Stationary`."""
+
+    kind: ClassVar[str] = "exponential"
+
+    def correlation(self, r2: Array) -> Array:
+        """Compute the correlation."""
+        return exp_in_place(-array_namespace(r2).sqrt(r2))
+
+    def correlation_and_slope(self, r2: Array) -> tuple[Array, Array]:
+        """Compute the correlation and its derivative with respect to r2, which is 0 where two points coincide."""
+        xp = array_namespace(r2)
+        r = xp.sqrt(r2)
+        value = xp.exp(-r)
+        apart = r > 0.0
+        return value, xp.where(apart, -0.5 * value / xp.where(apart, r, xp.ones_like(r)), xp.zeros_like(r))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Matern32(Stationary):
     """(1 + sqrt(3) r) exp(-sqrt(3) r), for processes with kinks; parameters as of `Stationary`."""
 
@@ -268,5 +289,5 @@ class RationalQuadratic(Stationary):
 
 
 STATIONARY: dict[str, type[Stationary]] = {
-    kernel.kind: kernel for kernel in (SquaredExponential, Matern32, Matern52, RationalQuadratic)
+    kernel.kind: kernel for kernel in (SquaredExponential, Exponential, Matern32, Matern52, RationalQuadratic)
 }

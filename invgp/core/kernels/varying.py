@@ -18,10 +18,11 @@ from invgp.core.backend import Array, Backend, array_namespace, to_numpy
 from invgp.core.kernels.base import Kernel, KernelGradient, Linearised, as_like, check_dimensions
 from invgp.core.kernels.composition import Product, Sum, Wrapped
 from invgp.core.kernels.mapped import interpolate
-from invgp.core.kernels.stationary import Matern32, Matern52, SquaredExponential, squared_distances
+from invgp.core.kernels.stationary import Exponential, Matern32, Matern52, SquaredExponential, squared_distances
 
 Floats = NDArray[np.float64]
-Scalable = SquaredExponential | Matern32 | Matern52  # kernels without other parameters than variance and length-scales
+# Kernels without other parameters than variance and length-scales.
+Scalable = SquaredExponential | Exponential | Matern32 | Matern52
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,7 +35,7 @@ class VaryingLength(Wrapped):
 
     Parameters
     ----------
-    kernel : SquaredExponential, Matern32 or Matern52
+    kernel : SquaredExponential, Exponential, Matern32 or Matern52
     axes : tuple of array, shape (n_d,)
         Increasing coordinates of the nodes of the map along each of its axes, at least two.
     values : array, shape (n_1, ..., n_d)
@@ -57,7 +58,7 @@ class VaryingLength(Wrapped):
         good = all(a.ndim == 1 and len(a) > 1 and bool(np.all(np.diff(a) > 0)) for a in axes)
         good = good and len(dimensions) == len(axes) > 0 and values.shape == tuple(map(len, axes))
         if not isinstance(self.kernel, Scalable):
-            raise ValueError(f"kernel must be squared exponential or Matérn, was {self.kernel!r}")  # noqa: TRY004
+            raise ValueError(f"kernel must be squared exponential, exponential or Matérn, was {self.kernel!r}")  # noqa: TRY004
         if not good or not np.isfinite(values).all() or not np.all(values > 0.0):
             raise ValueError("axes must be increasing, with at least two nodes, and values positive at their nodes")
         object.__setattr__(self, "axes", axes)
