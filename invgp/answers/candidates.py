@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from invgp.latent_model.problem_prior import noise_covariance
 from invgp.maps.map_quantities import DerivedQuantity
 from invgp.maps.posterior_field import PosteriorField
 from invgp.problem import Floats, Part
+
+logger = logging.getLogger("invgp")
 
 NEW_SITE, DIRECT, BETTER = "new site", "direct value", "better data"
 COLUMNS = ("name", "source", "quantity", "std", "site", "noise_factor")
@@ -107,6 +110,14 @@ def read_candidates(path: Path, points: xr.Dataset, emulated: EmulatedProblem | 
     found = tuple(_candidate(i, row, X[i], emulated) for i, row in enumerate(rows))
     known = set() if emulated is None else {c.name for c in emulated.problem.survey.covariates}
     covariates = {name: table.columns([name], "1", "candidates")[:, 0] for name in table.names if name in known}
+    unknown = [name for name in table.names if name not in (*coordinates, *COLUMNS, *known)]
+    if unknown:
+        logger.warning(
+            "candidates: the columns %s of %s are not used; valid: %s",
+            join_names(unknown),
+            path.name,
+            join_names((*coordinates, *COLUMNS, *sorted(known))),
+        )
     return CandidateList(found, X, covariates)
 
 
@@ -150,7 +161,8 @@ def _candidate(i: int, row: dict[str, str | float], x: Floats, emulated: Emulate
         raise ArgumentError(f"candidates: noise_factor must be greater than 0, was {factor:g} in row {i + 1}")
     if quantity:
         if not std > 0.0:
-            raise ArgumentError(f"candidates: std must be given for the quantity {quantity!r}, was not in row {i + 1}")
+            was = "was not" if np.isnan(std) else f"greater than 0, was {std:g}"
+            raise ArgumentError(f"candidates: std must be given for the quantity {quantity!r}, {was} in row {i + 1}")
         return Candidate(name, DIRECT, quantity, std=std)
     if emulated is None:
         raise ArgumentError(

@@ -81,10 +81,13 @@ def site_groups(problem: Problem, by: str, blocks: int) -> NDArray[np.intp]:
             centres = cluster_centres(X, blocks, np.random.default_rng(0))
             groups = np.argmin(squared_distances(X, centres), axis=1)
     elif by == "source":
-        if len(problem.parts) < 2:
-            raise ArgumentError("by: must be 'site' or 'block', since the problem has one source, was 'source'")
+        parts = [part for part in problem.parts if len(part.sites)]  # direct data of a field model have none
+        if len(parts) < 2:
+            raise ArgumentError(
+                "by: must be 'site' or 'block', since the problem has one source of sites, was 'source'"
+            )
         groups = np.zeros(problem.survey.size, dtype=np.intp)
-        for k, part in enumerate(problem.parts):
+        for k, part in enumerate(parts):
             groups[part.sites] = k
     else:
         raise ArgumentError(f"by: must be 'site', 'block' or 'source', was {by!r}")

@@ -64,6 +64,7 @@ def rank_candidates(
     names = list(targets) or str(points.attrs["invgp_latents"]).split()
     parsed = [parse_target(text, points, field) for text in names]
     at = _target_places(points, region, seed)
+    outside = _count_far_outside(points, listed.X)
     f = draw_jointly(field, np.concatenate([listed.X, at]), seed)
     rng = np.random.default_rng([seed, 1])
     data, covered = simulate_data(listed, f[:, :count], points, field, emulated, rng)
@@ -79,7 +80,16 @@ def rank_candidates(
             raise ArgumentError(f"target: must be uncertain, {one.text!r} was the same in all draws")
     first = [expected_variance(draws, y, before) for y in data]
     chosen, steps = _choose(draws, data, first, before, best)
-    return _to_dataset(points, listed, parsed, present, first, covered, chosen, steps, len(f), at)
+    found = _to_dataset(points, listed, parsed, present, first, covered, chosen, steps, len(f), at)
+    return found.assign_attrs(invgp_candidates_outside=outside)
+
+
+def _count_far_outside(points: xr.Dataset, X: Floats) -> int:
+    """Return how many places (C, D) are farther outside of the survey than it is wide, as with a wrong unit."""
+    known = read_places(points, "posterior")
+    low, high = known.min(axis=0), known.max(axis=0)
+    reach = np.max(high - low)
+    return int(np.count_nonzero(((low - reach > X) | (high + reach < X)).any(axis=1)))
 
 
 def _target_places(points: xr.Dataset, region: str | None, seed: int) -> Floats:

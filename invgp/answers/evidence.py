@@ -115,6 +115,9 @@ def weigh_models(models: Sequence[ModelEvidence]) -> xr.Dataset:
     best = int(np.nanargmax(logs))
     factors = logs - logs[best]
     error = np.where(np.arange(len(logs)) == best, 0.0, np.hypot(errors, errors[best]))
+    shares = np.exp(logs - logsumexp(logs[np.isfinite(logs)]))
+    if any(_incomparable(one.origin, models[best].origin) for one in models):
+        shares = np.full(len(logs), np.nan)
     nats = {"units": "1", "comment": "in nats"}
     return xr.Dataset(
         {
@@ -124,7 +127,7 @@ def weigh_models(models: Sequence[ModelEvidence]) -> xr.Dataset:
             "log_bayes_factor_error": ("model", error, {"long_name": "standard error of the log Bayes factor", **nats}),
             "probability": (
                 "model",
-                np.exp(logs - logsumexp(logs[np.isfinite(logs)])),
+                shares,
                 {"long_name": "posterior probability, if all models are equally probable before", "units": "1"},
             ),
             "origin": ("model", np.asarray([one.origin for one in models]), {"long_name": "origin of the evidence"}),
@@ -132,6 +135,13 @@ def weigh_models(models: Sequence[ModelEvidence]) -> xr.Dataset:
         {"model_label": ("model", np.asarray([one.name for one in models]), {"long_name": "posterior file"})},
         {"title": "Evidence of alternative models", "invgp_answer": "weigh", "invgp_latents": ""},
     )
+
+
+def _incomparable(first: str, second: str) -> str:
+    """Return why the evidence of two origins cannot be compared; empty if it can."""
+    if BOUND in (first, second):
+        return "a lower bound"
+    return "fixed hyperparameters" if (first == PLUGGED_IN) != (second == PLUGGED_IN) else ""
 
 
 def describe_factor(factor: float, error: float, origins: tuple[str, str]) -> str:
@@ -148,10 +158,8 @@ def describe_factor(factor: float, error: float, origins: tuple[str, str]) -> st
     """
     if not math.isfinite(factor):
         return "unknown"
-    if BOUND in origins and origins[0] != origins[1]:
-        return "not comparable: one is only a lower bound"
-    if PLUGGED_IN in origins and origins[0] != origins[1]:
-        return "not comparable: one is not averaged over its hyperparameters"
+    if reason := _incomparable(*origins):
+        return f"not comparable: {reason}"
     if math.isnan(error):
         return "undecided: the error is unknown"
     if -factor <= UNDECIDED * error:
@@ -174,7 +182,7 @@ def evidence_rows(found: xr.Dataset) -> list[dict[str, Any]]:
             "log_bayes_factor": factors[k],
             "probability": shares[k],
             "origin": origins[k],
-            "in_words": "best"
+            "in_words": ("largest" if np.isnan(shares).all() else "best")
             if k == best
             else describe_factor(factors[k], factor_errors[k], (origins[k], origins[best])),
         }

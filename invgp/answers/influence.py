@@ -30,7 +30,7 @@ class DataGroup(NamedTuple):
     ----------
     name : str
     mask : array of bool, shape (N, P)
-        Its data.
+        Its data; none of them for direct data of a field model, which are not at sites.
     """
 
     name: str
@@ -65,16 +65,17 @@ def data_groups(problem: Problem) -> list[DataGroup]:
     groups = []
     if len(problem.parts) > 1:
         for part in problem.parts:
+            mask = np.zeros_like(observed)
             if len(part.sites):
-                mask = np.zeros_like(observed)
                 mask[np.ix_(part.sites, part.columns)] = True
-                groups.append(DataGroup(part.name, mask & observed))
+            groups.append(DataGroup(part.name, mask & observed))
     elif len(problem.survey.observations) > 1:
         for name, columns in problem.observation_slices.items():
             mask = np.zeros_like(observed)
             mask[:, columns] = True
             groups.append(DataGroup(name, mask & observed))
-    return [group for group in groups if group.mask.any() and (observed & ~group.mask).any()]
+    direct = [part.name for part in problem.parts if part.direct and not len(part.sites)]
+    return [group for group in groups if group.name in direct or (group.mask.any() and (observed & ~group.mask).any())]
 
 
 class DataMoments(NamedTuple):

@@ -136,6 +136,7 @@ def field_influence(posterior: xr.Dataset, problem: Problem, ledger: Path) -> In
         }
 
     def std_without(group: DataGroup) -> dict[str, Floats]:
-        return stds(invert_known_runs(hide_data(problem, group.mask), ledger, seed))
+        without = hide_data(problem, group.mask) if group.mask.any() else problem.without(group.name)
+        return stds(invert_known_runs(without, ledger, seed))
 
     return found, groups, group_reductions(groups, stds(posterior), std_without)

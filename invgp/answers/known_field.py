@@ -10,12 +10,22 @@ import numpy as np
 import xarray as xr
 
 from invgp.core.backend import select_backend, to_numpy
+from invgp.core.field.field_sampling import FieldDraws
+from invgp.core.sampling.statistics import Evidence
 from invgp.errors import ArgumentError
 from invgp.execution.simulator import Simulator
 from invgp.inference.field import prepare_field
-from invgp.inference.field_draws import DRAWS, draw_variables
+from invgp.inference.field_draws import (
+    DRAWS,
+    Node,
+    draw_variables,
+    evidence_constant,
+    gaussian_weights,
+    node_evidence,
+)
 from invgp.inference.field_solution import refine
-from invgp.inference.field_state import FieldOptions, FieldSearchState
+from invgp.inference.field_state import FieldOptions, FieldSearch, FieldSearchState
+from invgp.inference.importance_draws import smooth_weights
 from invgp.inference.invert import invert, open_recorders
 from invgp.inference.known_runs import search_known_runs
 from invgp.inference.runner import Runner
@@ -24,6 +34,7 @@ from invgp.problem import Floats, Problem
 
 GAUSSIAN_DRAWS = 4000
 MOST_DRAWS = 2000
+RELIABLE = 0.7  # largest Pareto k of reliable weights
 
 
 class FieldDrawsAndData(NamedTuple):
@@ -67,9 +78,24 @@ def invert_known_runs(problem: Problem, ledger: Path, seed: int) -> xr.Dataset:
     return invert(problem, ledger=ledger, new_runs=False, seed=seed, workers=1)
 
 
-def revise_field(problem: Problem, ledger: Path, seed: int) -> xr.Dataset:
-    """Compute the posterior of a revised field model from the runs in a ledger; see `invgp.revise`."""
+def revise_field(problem: Problem, ledger: Path, seed: int, learnt: str = "") -> xr.Dataset:
+    """Compute the posterior of a revised field model from the runs in a ledger; see `invgp.revise`.
+
+    Parameters
+    ----------
+    problem : Problem
+        The revised problem.
+    ledger : Path
+    seed : int
+    learnt : str
+        Hyperparameters that were learnt by the inversion, as in its file.
+    """
     found = invert_known_runs(problem, ledger, seed)
+    if "invgp_log_evidence" not in found.attrs:  # the posterior is Gaussian
+        evidence = field_evidence(problem, ledger, seed)
+        found.attrs |= {"invgp_log_evidence": evidence.log, "invgp_log_evidence_error": evidence.error}
+    if learnt:
+        found.attrs["invgp_learnt"] = learnt
     reliable = has_converged(found)
     return found.assign_attrs(
         invgp_revision_method="regression on the runs in the ledger",
@@ -79,36 +105,71 @@ def revise_field(problem: Problem, ledger: Path, seed: int) -> xr.Dataset:
     )
 
 
-def draw_data(problem: Problem, ledger: Path, seed: int) -> FieldDrawsAndData:
-    """Draw from the posterior of a field model on the runs in its ledger, with the outputs of each draw."""
-    backend = select_backend("cpu")
+def _search(problem: Problem, ledger: Path, seed: int) -> tuple[FieldSearch, FieldSearchState]:
+    """Find the posterior of a field model on the runs in its ledger."""
     with open_recorders(problem, ledger) as recorders:
         first, *others = [part.name for part in problem.parts if not part.direct]
         sources = {name: recorders[name] for name in others if name in recorders}
         simulator = Simulator(problem, Path(), budget=0, recorder=recorders.get(first), source_recorders=sources)
         runner = Runner(simulator)
-        search, state = prepare_field(problem, backend, runner, seed)
+        search, state = prepare_field(problem, select_backend("cpu"), runner, seed)
         state = search_known_runs(search, runner, state)
-    if not isinstance(state, FieldSearchState):
+    if not isinstance(search, FieldSearch) or not isinstance(state, FieldSearchState):
         raise TypeError("the problem is no field model")
+    return search, state
+
+
+def _draw(search: FieldSearch, state: FieldSearchState, rng: np.random.Generator) -> FieldDraws | None:
+    """Draw the modes of the field; None if their posterior is Gaussian."""
+    if not search.samples_exactly or state.model.is_gaussian(state.inference):
+        return None
+    return draw_variables(state.model, state.inference, rng, DRAWS.long)
+
+
+def draw_data(problem: Problem, ledger: Path, seed: int) -> FieldDrawsAndData:
+    """Draw from the posterior of a field model on the runs in its ledger, with the outputs of each draw."""
+    search, state = _search(problem, ledger, seed)
     rng, model = np.random.default_rng(seed), state.model
-    sampled = search.samples_exactly and not model.is_gaussian(state.inference)
-    if sampled:
-        w = draw_variables(model, state.inference, rng, DRAWS.long).w
-        w = w.reshape(-1, w.shape[-1])
-        w = w[:: -(-len(w) // MOST_DRAWS)]
-    else:
+    draws = _draw(search, state, rng)
+    if draws is None:
         normals = balanced_normals(rng, GAUSSIAN_DRAWS, model.variables)
-        w = to_numpy(refine(search, state).samples(backend.asarray(normals)))
-    outputs = model.predict(state.inference, w, state.outputs)
-    if sampled or len(normals) <= model.variables:
-        curvature = np.full(outputs.shape[1:], np.inf)
+        w = to_numpy(refine(search, state).samples(model.backend.asarray(normals)))
     else:
+        w = draws.w.reshape(-1, draws.w.shape[-1])
+        w = w[:: -(-len(w) // MOST_DRAWS)]
+    outputs = model.predict(state.inference, w, state.outputs)
+    if draws is None and len(normals) > model.variables:
         centred = outputs - outputs.mean(axis=0)
         linear = np.tensordot(normals.T, centred, axes=1) / len(normals)
         curvature = np.mean((centred - np.tensordot(normals, linear, axes=1)) ** 2, axis=0)
+    else:
+        curvature = np.full(outputs.shape[1:], np.inf)
     count = None if problem.grid is None else problem.grid.size  # without the sites of site models
     return FieldDrawsAndData(model.field.latents(w)[:, :count], outputs, curvature)
+
+
+def field_evidence(problem: Problem, ledger: Path, seed: int) -> Evidence:
+    """Compute the evidence of a field model on the runs in its ledger.
+
+    It is that of the regression: as of an inversion, or by importance sampling if the posterior is Gaussian.
+
+    Parameters
+    ----------
+    problem : Problem
+    ledger : Path
+    seed : int
+    """
+    search, state = _search(problem, ledger, seed)
+    rng, model = np.random.default_rng(seed), state.model
+    draws = _draw(search, state, rng)
+    if draws is not None:
+        return node_evidence(Node(model, state.inference, draws), rng)
+    weights = gaussian_weights(model, state.inference, rng.standard_normal((GAUSSIAN_DRAWS, model.variables)))
+    smoothed, k_hat = smooth_weights(weights)
+    shares = np.exp(smoothed - smoothed.max())
+    error = float(shares.std() / shares.mean()) / math.sqrt(len(shares))
+    found = math.log(float(shares.mean())) + float(smoothed.max()) + evidence_constant(model, state.inference)
+    return Evidence(found, error if k_hat <= RELIABLE else math.nan)
 
 
 def balanced_normals(rng: np.random.Generator, count: int, size: int) -> Floats:

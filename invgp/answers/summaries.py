@@ -89,7 +89,7 @@ def summarise_evidence(found: xr.Dataset) -> Summary:
             f"{row['log_evidence']:.2f}",
             f"{row['error']:.2f}",
             f"{row['log_bayes_factor']:.2f}",
-            f"{row['probability']:.3g}",
+            "" if math.isnan(row["probability"]) else f"{row['probability']:.3g}",
             str(row["in_words"]),
         )
         for row in models
@@ -161,6 +161,10 @@ def summarise_design(found: xr.Dataset) -> Summary:
     ]
     count, outside = found.sizes["candidate"], int((found["covered"].values == 0).sum())
     warnings = []
+    if far := int(found.attrs["invgp_candidates_outside"]):
+        warnings.append(
+            f"{far:,} of {count:,} candidates are far outside of the survey: check their coordinates and units"
+        )
     if outside:
         warnings.append(
             f"the runs do not cover the posterior at {outside:,} of {count:,} candidates: their reductions are "
@@ -214,7 +218,7 @@ ANSWERS = {
             *("std", "expected_std", "reduction", "reduction_error", "kind", "measured", "covered", "rank"),
             *("chosen_std", "candidate_label", "target_label"),
         ),
-        attributes=("invgp_draws_used",),
+        attributes=("invgp_draws_used", "invgp_candidates_outside"),
     ),
     "difference": Answer(
         summarise_difference,

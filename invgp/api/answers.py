@@ -221,7 +221,7 @@ def revise(
     seed = int(dataset.attrs["invgp_seed"])
     with limit_threads(problem):
         if base is None:
-            found = revise_field(problem, ledger, seed)
+            found = revise_field(problem, ledger, seed, str(dataset.attrs.get("invgp_learnt", "")))
         else:
             found = revise_posterior(dataset, base, problem, seed).posterior
     found.attrs["invgp_revision"] = "; ".join(
@@ -352,12 +352,17 @@ def _evidence_of(
         is_averaged,
         stored_evidence,
     )
+    from invgp.answers.known_field import field_evidence  # noqa: PLC0415
 
     stored = stored_evidence(dataset)
     if stored is not None:
         return ModelEvidence(name, stored, STORED if is_averaged(dataset) else PLUGGED_IN)
     try:
-        found = emulated_evidence(open_emulated(dataset, source, config))
+        if "node" in dataset.dims and "invgp_revision_method" not in dataset.attrs:
+            problem, ledger = field_problem(dataset, source, config)
+            found = field_evidence(problem, ledger, int(dataset.attrs["invgp_seed"]))
+        else:
+            found = emulated_evidence(open_emulated(dataset, source, config))
     except ConfigError as error:
         if config is not None:
             raise

@@ -20,7 +20,7 @@ from invgp.core.field.field_sampling import (
     label_modes,
     sample_posterior,
 )
-from invgp.core.sampling.statistics import effective_sample_size, split_r_hat
+from invgp.core.sampling.statistics import Evidence, bridge_evidence, effective_sample_size, split_r_hat
 from invgp.inference.field_model import FieldModel
 from invgp.inference.importance_draws import smooth_weights
 from invgp.latent_model.prior_field import ChangedPrior
@@ -46,6 +46,8 @@ class FieldDrawOptions:
         Draws for the predicted outputs.
     proposals : int
         Draws from the Gaussian for the Pareto k of its weights.
+    bridged : int
+        Draws from the posterior, and from the Gaussian, for the evidence.
     short, long, longer : FieldSamplingOptions
         Sampler between batches of runs; at the end; and if too few independent draws remain.
     several_modes : FieldSamplingOptions
@@ -60,6 +62,7 @@ class FieldDrawOptions:
     gaussian_draws: int = 4000
     predicted: int = 1000
     proposals: int = 1000
+    bridged: int = 2000
     short: FieldSamplingOptions = field(default=FieldSamplingOptions(64, 60, 16, 64))
     long: FieldSamplingOptions = field(default=FieldSamplingOptions(64, 150, 64, 128))
     longer: FieldSamplingOptions = field(default=FieldSamplingOptions(64, 200, 160, 128))
@@ -68,6 +71,7 @@ class FieldDrawOptions:
 
 
 DRAWS = FieldDrawOptions()
+FEWEST_ROWS = 4  # of chains whose effective number of draws is computed
 
 
 class Node(NamedTuple):
@@ -196,7 +200,7 @@ def to_samples(
         gaussian_k_hat(nodes[0].model, nodes[0].state, rng.spawn(1)[0]),
         np.mean(r_hats, axis=0),  # each node has few draws, so that the largest would be high by chance
         np.minimum(np.sum(sizes, axis=0), sum(len(part) for part in parts)),
-        *(_log_evidence(nodes[0]) if len(nodes) == 1 else (np.nan, np.nan)),
+        *(node_evidence(nodes[0], rng.spawn(1)[0]) if len(nodes) == 1 else Evidence(np.nan, np.nan)),
         whitened=np.concatenate(whitened) if whitened else None,
         predicted=np.concatenate(predicted),
         predicted_mode=np.concatenate(predicted_modes),
@@ -265,14 +269,56 @@ def gaussian_k_hat(model: FieldModel, state: FieldState, rng: np.random.Generato
     return smooth_weights(weights)[1]
 
 
-def _log_evidence(node: Node) -> tuple[float, float]:
-    """Return the logarithm of the evidence and its standard error; NaN if it was not computed."""
-    found = node.draws.log_evidence
-    if not found.size or node.state.regression is None:
-        return np.nan, np.nan
-    constant = node.model.algorithm.likelihood.log_constant(node.state.regression) + node.model.whitening.log_scale
-    total = float(logsumexp(found) - math.log(len(found)))
-    return constant + total, float(np.std(found, ddof=1) / math.sqrt(len(found)))
+def evidence_constant(model: FieldModel, state: FieldState) -> float:
+    """Return the logarithm of the density of all data minus `RegressionTarget.log_likelihood`, in nats."""
+    if state.regression is None:
+        return math.nan
+    condition = model.field.condition  # direct data
+    direct = 0.0 if condition is None else condition.log_evidence
+    return model.algorithm.likelihood.log_constant(state.regression) + model.whitening.log_scale + direct
+
+
+def node_evidence(node: Node, rng: np.random.Generator) -> Evidence:
+    """Return the evidence by the populations of the search for modes, or by a bridge to the Gaussian of the state.
+
+    The one with the smaller error is returned: the bridge, unless there are several modes.
+    """
+    found, constant = node.draws.log_evidence, evidence_constant(node.model, node.state)
+    tempered = bridged = Evidence(math.nan, math.nan)
+    if found.size:
+        error = float(np.std(found, ddof=1) / math.sqrt(len(found)))
+        tempered = Evidence(constant + float(logsumexp(found) - math.log(len(found))), error)
+    if node.prior is None and node.draws.w.shape[1] > 1:
+        w = node.draws.w[:: -(-node.draws.w[..., 0].size // DRAWS.bridged)]
+        n, C, R = w.shape
+        mean, factor = to_numpy(node.state.q.mean), to_numpy(node.state.q.factor)
+        own = gaussian_weights(node.model, node.state, np.linalg.solve(factor, (w.reshape(-1, R) - mean).T).T)
+        other = gaussian_weights(node.model, node.state, rng.standard_normal((DRAWS.bridged, R)))
+        effective = float(effective_sample_size(own.reshape(n, C, 1).swapaxes(0, 1))[0]) if n >= FEWEST_ROWS else None
+        bridged = bridge_evidence(own, other, effective)
+        bridged = Evidence(constant + bridged.log, bridged.error)
+    return tempered if math.isnan(bridged.error) or tempered.error < bridged.error else bridged
+
+
+def gaussian_weights(model: FieldModel, state: FieldState, z: Floats) -> Floats:
+    """Return the log likelihood of the regression times the prior over the Gaussian, up to `evidence_constant`.
+
+    Parameters
+    ----------
+    model : FieldModel
+    state : FieldState
+    z : array, shape (S, R)
+        Variables in which the Gaussian of the state is standard normal.
+
+    Returns
+    -------
+    array, shape (S,)
+    """
+    q, target = state.q, RegressionTarget.from_state(model.algorithm, state)
+    w = q.samples(model.backend.asarray(z))
+    determinant = float(np.sum(np.log(np.diagonal(to_numpy(q.factor)))))
+    likelihood = to_numpy(target.log_likelihood(w)[0])
+    return np.asarray(likelihood + determinant + 0.5 * np.sum(z**2 - to_numpy(w) ** 2, axis=1))
 
 
 def pick(draws: Floats, count: int, rng: np.random.Generator) -> Floats:

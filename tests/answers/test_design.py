@@ -162,6 +162,7 @@ def test_that_the_command_chooses_candidates_without_the_simulator(tmp_path):
         ("position\n\n", "--candidates"),
         ("site,noise_factor\n2,2\n", "noise_factor must be below 1"),
         ("site,noise_factor\n99,0.5\n", "--candidates: site must be a number from 1 to 6, was 99"),
+        ("position,quantity,std\n1000,depth,-5\n", "must be given for the quantity 'depth', greater than 0, was -5"),
         ("place\n1\n", "'position'"),
         ("position,quantity,std\n1000,deth,1\n", "there is no latent 'deth'"),
     ):
@@ -169,6 +170,11 @@ def test_that_the_command_chooses_candidates_without_the_simulator(tmp_path):
         failed = run_in_process("design", "posterior.nc", "--candidates", "wrong.csv", "--best", "1", cwd=tmp_path)
         assert failed.returncode == 2
         assert words in failed.stderr
+    (tmp_path / "odd.csv").write_text("position,quantiy,std\n1000,depth,5\n9000000,depth,5\n")
+    odd = run_in_process("design", "posterior.nc", "--candidates", "odd.csv", "--best", "1", cwd=tmp_path)
+    assert odd.returncode == 0
+    assert "the columns 'quantiy' of odd.csv are not used; valid: 'position', 'name'" in odd.stderr
+    assert "1 of 2 candidates are far outside of the survey" in odd.stderr
     for options, words in (
         (("--best", "9"), "--best: must be between 1 and 3"),
         (("--target", "dept"), "there is no latent 'dept'"),

@@ -74,8 +74,10 @@ def test_that_evidence_at_fixed_hyperparameters_is_not_compared_with_averaged_ev
     del fixed.attrs["invgp_hyperparameters"]
     origins = invgp.weigh(averaged, fixed)["origin"].values.tolist()
     assert origins == [STORED, PLUGGED_IN]
-    assert describe_factor(-9.0, 0.1, (STORED, PLUGGED_IN)).startswith("not comparable: one is not averaged")
+    assert np.isnan(invgp.weigh(averaged, fixed)["probability"]).all()
+    assert describe_factor(-9.0, 0.1, (STORED, PLUGGED_IN)).startswith("not comparable: fixed hyperparameters")
     assert describe_factor(-9.0, 0.1, (PLUGGED_IN, PLUGGED_IN)) == "evidence against it: very strong"
+    assert describe_factor(-9.0, 0.0, (BOUND, BOUND)) == "not comparable: a lower bound"
 
 
 def test_that_a_bound_is_not_taken_for_the_evidence(posterior, tmp_path, caplog):
@@ -86,7 +88,7 @@ def test_that_a_bound_is_not_taken_for_the_evidence(posterior, tmp_path, caplog)
     assert "only a lower bound" in caplog.text
     result = json.loads(run_in_process("weigh", *paths, "--plot", "odds.png", "--json", cwd=tmp_path).stdout)
     assert [row["name"] for row in result["models"]] == ["a", "b"]
-    assert result["models"][0]["in_words"] == "not comparable: one is only a lower bound"
+    assert result["models"][0]["in_words"] == "not comparable: a lower bound"
     assert (tmp_path / "odds.png").stat().st_size > 5000
 
 

@@ -1,0 +1,90 @@
+"""Answers about field models with a borehole, against closed forms and importance sampling in NumPy."""
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+
+import invgp
+from helpers.averaged_fields import DATA, NODES, NOISE, SENSORS, WINDOWS, X, averages, quadratic_averages
+
+PLACE, VALUE, STD = 15, 0.4, 0.2  # of a direct value
+
+
+def field_problem(function, std):
+    value = {"quantity": "field", "value": VALUE, "std": STD}
+    return invgp.define(
+        {"sensor": np.linspace(0.1, 0.9, SENSORS), "datum": DATA},
+        coordinates={"sensor": "km"},
+        observations={"datum": "1"},
+        latents={"field": {"unit": "1", "mean": 0.0, "std": std, "kernel": {"length_scale": 0.3}}},
+        grid={"x": {"unit": "km", "start": 0.0, "stop": 1.0, "step": 1.0 / (NODES - 1)}},
+        forward=function,
+        noise={"datum": NOISE},
+        direct={"well": {"coordinates": {"x": float(X[PLACE])}, "values": {"core": value}}},
+        inference={"workers": 1},
+    )
+
+
+def prior_covariance(problem):
+    return problem.latents[0].kernel(X[:, None], X[:, None]) * problem.latents[0].std[0] ** 2
+
+
+@pytest.mark.slow
+def test_that_answers_about_a_linear_field_model_with_a_borehole_are_exact(tmp_path):
+    problems = {name: field_problem(averages, std) for name, std in (("usual", 1.0), ("wide", 3.0))}
+    A, y = np.vstack([WINDOWS, np.eye(NODES)[PLACE]]), np.append(DATA, VALUE)
+    noise, paths, exact = np.diag(np.append(np.full(SENSORS, NOISE**2), STD**2)), [], []
+    for name, problem in problems.items():
+        posterior = invgp.invert(problem, ledger=tmp_path / f"{name}.ledger.sqlite")
+        assert "invgp_log_evidence" not in posterior.attrs
+        paths.append(invgp.write(posterior, tmp_path / f"{name}.nc"))
+        exact.append(multivariate_normal(np.zeros(len(y)), A @ prior_covariance(problem) @ A.T + noise).logpdf(y))
+    before = [path.with_suffix(".ledger.sqlite").read_bytes() for path in paths]
+    found = invgp.weigh(*paths, config=list(problems.values()))
+    np.testing.assert_allclose(found["log_evidence"], exact, atol=0.05)
+    assert float(found["log_evidence_error"].max()) < 0.01
+    revised = invgp.revise(paths[0], problem=problems["wide"], config=problems["usual"])
+    assert revised.attrs["invgp_log_evidence"] == pytest.approx(exact[1], abs=0.05)
+    influence = invgp.influence(paths[0], config=problems["usual"])
+    stds = []
+    for rows in (slice(0, None), slice(0, SENSORS)):  # with and without the borehole
+        K, B, R = prior_covariance(problems["usual"]), A[rows], noise[rows, rows]
+        stds.append(np.sqrt(np.diagonal(K - K @ B.T @ np.linalg.solve(B @ K @ B.T + R, B @ K))))
+    assert influence["data_label"].values.tolist() == ["well"]
+    np.testing.assert_allclose(influence["field_reduction"][0], 1.0 - stds[0] / stds[1], atol=0.02)
+    with pytest.raises(invgp.InvgpError, match=r"^by: must be 'site' or 'block', since the problem has one source of"):
+        invgp.crossvalidate(paths[0], by="source", config=problems["usual"])
+    assert [path.with_suffix(".ledger.sqlite").read_bytes() for path in paths] == before
+
+
+def sampled_evidence(problem, count=20_000):
+    """Importance sampling of the nodes from the Gaussian at the mode of the posterior, in nats."""
+    root = np.linalg.cholesky(prior_covariance(problem) + 1e-9 * np.eye(NODES))
+    scale = np.append(np.full(SENSORS, NOISE), STD)
+
+    def residuals(z):
+        f = z @ root.T
+        return np.concatenate([quadratic_averages(f) - DATA, f[:, [PLACE]] - VALUE], axis=1) / scale
+
+    z = np.zeros((1, NODES))
+    for _ in range(50):
+        J = (residuals(z + 1e-6 * np.eye(NODES)) - residuals(z)).T / 1e-6
+        precision = np.eye(NODES) + J.T @ J
+        z = z - 0.5 * np.linalg.solve(precision, z[0] + J.T @ residuals(z)[0])
+    normals = np.random.default_rng(0).standard_normal((count, NODES))
+    draws = z + 1.1 * np.linalg.solve(np.linalg.cholesky(precision).T, normals.T).T
+    log = -0.5 * np.sum(residuals(draws) ** 2, axis=1) - np.sum(np.log(scale * np.sqrt(2.0 * np.pi)))
+    log += 0.5 * np.sum(normals**2 - draws**2, axis=1) + NODES * np.log(1.1)
+    log -= 0.5 * np.linalg.slogdet(precision)[1]
+    return logsumexp(log) - np.log(count), 1.0 / np.sqrt(np.exp(2.0 * logsumexp(log) - logsumexp(2.0 * log)))
+
+
+@pytest.mark.slow
+def test_that_the_evidence_of_a_nonlinear_field_model_is_that_of_importance_sampling():
+    problem = field_problem(quadratic_averages, 1.0)
+    reference, error = sampled_evidence(problem)
+    posterior = invgp.invert(problem)
+    assert error < 0.05
+    assert posterior.attrs["invgp_log_evidence_error"] < 0.05
+    assert posterior.attrs["invgp_log_evidence"] == pytest.approx(reference, abs=0.1)
