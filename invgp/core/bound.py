@@ -96,10 +96,13 @@ class Bound:
     jitter: float = 0.0
     hyperpriors: Hyperpriors | None = None
 
+    def kernel_parameters(self, parameters: Parameters) -> Array:
+        """Return the free parameters of the kernels (R,) within their bounds."""
+        return parameters.kernels if self.hyperpriors is None else self.hyperpriors.constrain(parameters.kernels)
+
     def kernel_cache(self, parameters: Parameters) -> KernelCache:
         """Compute the quantities that depend on kernels and inducing inputs only, not on the posterior."""
-        free = parameters.kernels if self.hyperpriors is None else self.hyperpriors.constrain(parameters.kernels)
-        kernels = split_parameters(self.kernels, free)
+        kernels = split_parameters(self.kernels, self.kernel_parameters(parameters))
         return KernelCache(kernels, parameters.inducing, inducing_factor(kernels, parameters.inducing, self.jitter))
 
     def bound_state(

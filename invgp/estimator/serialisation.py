@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from invgp.core.backend import Array, to_numpy
 from invgp.core.bound import Bound, BoundState
-from invgp.core.geometry import join_parameters
 from invgp.core.hyperpriors import Hyperprior
 from invgp.core.kernels import STATIONARY, Kernel, kernel_from_description
 from invgp.core.optimisers import LBFGS
@@ -73,7 +72,7 @@ def write(model: FittedModel, bound_state: BoundState, path: Path) -> None:
         | {name: getattr(model, name).tolist() for name in NAMES if hasattr(model, name)},
     }
     arrays |= {name: to_numpy(getattr(bound_state.parameters, name)) for name in BLOCKS}
-    arrays["kernels"] = to_numpy(join_parameters(bound_state.kernels))
+    arrays["kernels"] = to_numpy(bound_state.bound.kernel_parameters(bound_state.parameters))
     arrays["trace"] = np.asarray(model.trace_)
     write_archive(path, MODEL, about, arrays)
 
