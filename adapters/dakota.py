@@ -264,7 +264,11 @@ class DakotaResults:
         labels = [label for _, label in values]
         if set(labels).isdisjoint(self.responses):
             if len(values) != len(self.responses):
-                raise count_error(len(self.responses), len(values))
+                error = count_error(len(self.responses), len(values))
+                if not any(labels):
+                    raise error
+                wanted = ", ".join(map(repr, self.responses[:3])) + (", ..." if len(self.responses) > 3 else "")
+                raise ValueError(f"{error}, and no label is one of {wanted}; set `names` of the output to the labels")
             labels = list(self.responses)
         found: dict[str, float] = {}
         for label, (number, _) in zip(labels, values, strict=True):

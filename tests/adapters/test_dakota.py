@@ -112,6 +112,11 @@ def test_that_parameters_read_back_exactly(numbers: list[float]) -> None:
         ("text", "1.5 2.5\n", [1.5, 2.5]),
         ("text", "1.5 f1\n2.5 f2\n", [1.5, 2.5]),  # foreign labels: in order
         ("text", "2.5 time_2\n1.5 time_1\n0.3 cpu_seconds\n7 iterations\n", [1.5, 2.5]),  # metadata
+        (
+            "text",
+            "1.5 f1\n2.5 f2\n0.3 cpu_seconds\n",
+            "expected 2 numbers, found 3, and no label is one of 'time_1', 'time_2'; set `names` of the output",
+        ),
         ("aprepro", "1.5 time_1\n2.5D0 time_2\n", [1.5, 2.5]),
         ("text", "1.5 time_1\n2.5 time_1\n", "has the response 'time_1' twice"),
         ("text", "1.5\nx\n", "must hold numbers with or without labels, such as '1.5 time_2': 'x' is not a number"),
