@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.interpolate import RegularGridInterpolator
 from scipy.linalg import cho_solve_banded, cholesky_banded
 
 Floats = NDArray[np.float64]
@@ -15,6 +16,25 @@ def heads(k: Floats, easting: Floats, northing: Floats) -> Floats:
     """Compute heads (B, N) in m at wells, for conductivities (B, 256) in m s-1, row by row from the south."""
     wells = _wells(easting, northing)
     return np.stack([_solve(one.reshape(SIDE, SIDE) * THICKNESS)[0][wells] for one in k])
+
+
+def coarse_heads(k: Floats, easting: Floats, northing: Floats) -> Floats:
+    """Compute heads (B, N) as `heads` does, on 8 x 8 cells of 100 m.
+
+    The conductivity of a large cell is the geometric mean of those of its four cells. Heads are interpolated between
+    the centres of large cells and the known heads at the western and the eastern edge.
+    """
+    half = SIDE // 2
+    large = np.exp(np.log(k).reshape(-1, half, 2, half, 2).mean(axis=(2, 4)))
+    centres = 2.0 * CELL * (np.arange(half) + 0.5)
+    across = np.concatenate([[0.0], centres, [SIDE * CELL]])
+    found = []
+    for T in large * THICKNESS:
+        head = _solve(T, 2.0 * CELL)[0].reshape(half, half)
+        head = np.pad(head, ((0, 0), (1, 1)), constant_values=((0.0, 0.0), (WEST, EAST)))
+        between = RegularGridInterpolator((centres, across), head, bounds_error=False, fill_value=None)
+        found.append(between(np.column_stack([northing[0], easting[0]])))
+    return np.stack(found)
 
 
 def heads_with_jacobian(k: Floats, easting: Floats, northing: Floats) -> tuple[Floats, dict[str, Floats]]:
@@ -52,22 +72,23 @@ def _derivatives(T: Floats, wells: NDArray[np.intp]) -> tuple[Floats, Floats]:
     return solution[wells], slopes.reshape(len(wells), -1) * THICKNESS
 
 
-def _solve(T: Floats) -> tuple[Floats, Floats]:
-    """Return the heads (256,) for transmissivities, and the Cholesky factor of the matrix."""
+def _solve(T: Floats, cell: float = CELL) -> tuple[Floats, Floats]:
+    """Return the heads for transmissivities (n, n) of cells of a size in m, and the Cholesky factor of the matrix."""
+    side = len(T)
     eastward = 2.0 / (1.0 / T[:, :-1] + 1.0 / T[:, 1:])
     northward = 2.0 / (1.0 / T[:-1] + 1.0 / T[1:])
-    diagonal = np.zeros((SIDE, SIDE))
+    diagonal = np.zeros((side, side))
     diagonal[:, :-1] += eastward
     diagonal[:, 1:] += eastward
     diagonal[:-1] += northward
     diagonal[1:] += northward
-    known = np.full((SIDE, SIDE), RECHARGE * CELL**2)
+    known = np.full((side, side), RECHARGE * cell**2)
     for edge, head in ((0, WEST), (-1, EAST)):
         diagonal[:, edge] += 2.0 * T[:, edge]
         known[:, edge] += 2.0 * T[:, edge] * head
-    band = np.zeros((SIDE + 1, SIDE**2))
+    band = np.zeros((side + 1, side**2))
     band[0] = diagonal.ravel()
-    band[1].reshape(SIDE, SIDE)[:, :-1] = -eastward
-    band[SIDE, : SIDE * (SIDE - 1)] = -northward.ravel()
+    band[1].reshape(side, side)[:, :-1] = -eastward
+    band[side, : side * (side - 1)] = -northward.ravel()
     factor = cholesky_banded(band, lower=True, check_finite=False)
     return np.asarray(cho_solve_banded((factor, True), known.ravel(), check_finite=False)), factor

@@ -26,7 +26,7 @@ from invgp.inference.field_draws import (
 from invgp.inference.field_solution import refine
 from invgp.inference.field_state import FieldOptions, FieldSearch, FieldSearchState
 from invgp.inference.importance_draws import smooth_weights
-from invgp.inference.invert import invert, open_recorders
+from invgp.inference.invert import coarse_simulator, invert, open_recorders
 from invgp.inference.known_runs import search_known_runs
 from invgp.inference.runner import Runner
 from invgp.posterior.attributes import has_converged
@@ -111,7 +111,7 @@ def _search(problem: Problem, ledger: Path, seed: int) -> tuple[FieldSearch, Fie
         first, *others = [part.name for part in problem.parts if not part.direct]
         sources = {name: recorders[name] for name in others if name in recorders}
         simulator = Simulator(problem, Path(), budget=0, recorder=recorders.get(first), source_recorders=sources)
-        runner = Runner(simulator)
+        runner = Runner(simulator, coarse_simulator(simulator, recorders, new_runs=False))
         search, state = prepare_field(problem, select_backend("cpu"), runner, seed)
         state = search_known_runs(search, runner, state)
     if not isinstance(search, FieldSearch) or not isinstance(state, FieldSearchState):
@@ -137,7 +137,7 @@ def draw_data(problem: Problem, ledger: Path, seed: int) -> FieldDrawsAndData:
     else:
         w = draws.w.reshape(-1, draws.w.shape[-1])
         w = w[:: -(-len(w) // MOST_DRAWS)]
-    outputs = model.predict(state.inference, w, state.outputs)
+    outputs = model.predict(state.inference, w, state.known)
     if draws is None and len(normals) > model.variables:
         centred = outputs - outputs.mean(axis=0)
         linear = np.tensordot(normals.T, centred, axes=1) / len(normals)

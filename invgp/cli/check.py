@@ -89,9 +89,12 @@ def command(config: Path, data: Path | None, without: tuple[str, ...], workers: 
             print_quantities("out", forward.outputs, trial.outcome.outputs[0])
         print_misfit(problem, modelled)
         stop_at_conflict(problem, modelled)
+        coarse = try_coarse_models(problem, directory)
         rows, outcome, seconds = trials[0].rows, trials[0].outcome, trials[0].seconds
         first = make_pilot(problem, pilot, max(trial.pace for trial in trials), workers, directory)
     cost = print_cost(problem, trials, workers, first)
+    if coarse:
+        print_coarse_cost(cost, coarse, workers)
     print_json(
         {
             "title": problem.title,
@@ -110,6 +113,8 @@ def command(config: Path, data: Path | None, without: tuple[str, ...], workers: 
             "runs": cost.runs,
             "pilot_runs": 0 if first is None else first.runs,
             "max_runs": cost.most,
+            "coarse_runs": cost.coarse_runs,
+            "max_coarse_runs": cost.most_coarse,
             "workers": workers,
         }
     )
@@ -203,6 +208,24 @@ def try_simulator(part: Part, problem: Problem, directory: Path) -> Trial:
         raise RunsFailedError(f"the simulator{of} failed at the prior mean, {run_place(part)}: {outcome.messages[0]}")
     modelled = outputs_at_sites(part.problem, rows, outcome.outputs, pace, directory)
     return Trial(part, rows, outcome, seconds, pace, modelled)
+
+
+def try_coarse_models(problem: Problem, directory: Path) -> list[Trial]:
+    """Run the coarse models at the prior mean; none if there are none. One that fails there is only warned of."""
+    coarse, trials = problem.with_coarse_model, []
+    if coarse is None:
+        return []
+    own = directory / "coarse"
+    own.mkdir()
+    for part in coarse.parts:
+        if part.direct:
+            continue
+        try:
+            trials.append(try_simulator(part, coarse, own))
+        except RunsFailedError as error:
+            print_warning(f"the coarse model is not usable: {error}")
+    remove_if_empty(own)
+    return trials
 
 
 def run_labels(part: Part, directory: Path) -> RunContext:
@@ -415,6 +438,16 @@ def describe_misfit(noise: Floats, misfit: Floats, kind: str, unit: str) -> str:
 def format_number(number: float) -> str:
     """Format a number with at least two digits and without an exponent if possible: 0.87, 730, 499,975."""
     return f"{number:,.0f}" if 99.5 <= number < 1e7 else f"{number:.2g}"
+
+
+def print_coarse_cost(cost: Cost, trials: Sequence[Trial], workers: int) -> None:
+    """Print the expected cost of the coarse models."""
+    total = cost.coarse_runs * sum(trial.pace for trial in trials) / workers
+    runs = " and ".join(format_duration(trial.seconds) for trial in trials)
+    print_line(
+        f"A run of the coarse model takes {runs}: about {cost.coarse_runs:,} runs, {format_duration(total)} of "
+        f"simulation; never more than inference.max_coarse_runs = {cost.most_coarse:,}."
+    )
 
 
 def print_cost(problem: Problem, trials: Sequence[Trial], workers: int, pilot: Pilot | None) -> Cost:

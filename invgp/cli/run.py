@@ -178,6 +178,8 @@ def print_result(posterior: xr.Dataset, output: Path, seconds: float) -> None:
         f"{count_noun(runs, 'run')}{known}, {failed:,} failed, "
         f"{format_duration(seconds)}{describe_concurrency(posterior.attrs['invgp_runs_at_once'])}"
     )
+    if "invgp_coarse_runs" in posterior.attrs:
+        print_line(f"  {describe_coarse_runs(posterior)}")
     for source in summarise_sources(posterior):
         print_line(f"  {source.describe()}")
     if not invgp.has_converged(posterior):
@@ -203,6 +205,8 @@ def as_dictionary(posterior: xr.Dataset, output: Path, ledger: Path | None) -> d
         "runs": attributes["invgp_runs"],
         "runs_from_ledger": attributes["invgp_runs_from_ledger"],
         "runs_failed": attributes["invgp_runs_failed"],
+        "coarse_runs": attributes.get("invgp_coarse_runs", 0),
+        "coarse_runs_failed": attributes.get("invgp_coarse_runs_failed", 0),
         "sources": [source._asdict() for source in summarise_sources(posterior)],
         "notes": notes(posterior),
     }
@@ -211,6 +215,14 @@ def as_dictionary(posterior: xr.Dataset, output: Path, ledger: Path | None) -> d
 def notes(posterior: xr.Dataset) -> list[str]:
     """Return the notes on the posterior, one sentence each."""
     return [*describe_learnt_priors(posterior), *filter(None, posterior.attrs["invgp_diagnostics"].splitlines())]
+
+
+def describe_coarse_runs(posterior: xr.Dataset) -> str:
+    """Return the numbers of runs of the coarse model."""
+    runs, failed, known = (posterior.attrs[f"invgp_coarse_runs{of}"] for of in ("", "_failed", "_from_ledger"))
+    reused = f" ({known:,} from the ledger)" if known else ""
+    name = posterior.attrs["invgp_coarse_simulator"]
+    return f"coarse model {name}: {count_noun(runs, 'run')}{reused}, {failed:,} failed"
 
 
 def describe_concurrency(runs: float) -> str:

@@ -20,7 +20,7 @@ from invgp.config.build_latents import (
 )
 from invgp.config.build_noise import build_noise, check_noise_names
 from invgp.config.build_prior_maps import MapContext, check_maps_cover
-from invgp.config.build_simulator import Places, build_model, build_wiring, names_of_inputs
+from invgp.config.build_simulator import Places, build_coarse_model, build_model, build_wiring, names_of_inputs
 from invgp.config.build_survey import build_grid, build_survey
 from invgp.config.inference_checks import check_inference, check_reach, localisation
 from invgp.config.survey_tables import Table, read_table
@@ -113,9 +113,10 @@ def assemble_problem(
         mistakes.collect(lambda: check_prior_scales(discrepancies, survey, None))
     places = None if grid is None or survey is None else Places(grid.size, survey.size)
     wiring = mistakes.collect(lambda: build_wiring(config))
-    forward = None
+    forward = coarse = None
     if wiring is not None and (places is not None or config.forward.kind == "site"):
         forward = mistakes.collect(lambda: build_model(config, wiring, places, directory, table))
+        coarse = mistakes.collect(lambda: build_coarse_model(config, wiring, places, directory, table))
     located = survey if config.forward.kind == "site" else grid
     direct = None
     if located is not None and latents is not None:
@@ -138,7 +139,18 @@ def assemble_problem(
     added = discrepancies or ()
     if config.forward.kind == "field":
         noise, added = replace(noise, discrepancy={one.discrepancy_of: one for one in added}), ()
-    problem = Problem(config.title, survey, (*latents, *added), noise, forward, *wires, inference, output, grid=grid)
+    problem = Problem(
+        config.title,
+        survey,
+        (*latents, *added),
+        noise,
+        forward,
+        *wires,
+        inference,
+        output,
+        grid=grid,
+        coarse=coarse,
+    )
     earlier = prior if prior is not None or config.prior is None else directory / config.prior
     return _join_data(problem, sources or {}, direct or (), earlier)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -136,6 +137,34 @@ def build_model(
     return _build_adapter(config.forward, inputs, outputs, directory)
 
 
+def build_coarse_model(
+    config: Config, wiring: Wiring, places: Places | None, directory: Path, table: Table | None = None
+) -> ForwardModel | None:
+    """Build the adapter of the coarse model; None if there is none. The arguments are those of `build_model`."""
+    section = config.forward.coarse
+    if section is None:
+        return None
+    if places is None:
+        raise ConfigError("forward.coarse: must be left out unless forward.kind = 'field', was given")
+    own = config.model_copy(update={"forward": section})
+    try:
+        ends = build_wiring(own)
+        model = build_model(own, ends, places, directory, table)
+    except ConfigError as error:
+        raise ConfigError([re.sub(r"^forward\b", "forward.coarse", text) for text in error.sentences]) from None
+    wrong = [
+        f"forward.coarse.{side}: must be those of [forward], in the same order and units, or left out"
+        for side, ours, theirs in (
+            ("inputs", wiring.inward, ends.inward),
+            ("outputs", wiring.outward, ends.outward),
+        )
+        if ours != theirs
+    ]
+    if wrong:
+        raise ConfigError(wrong)
+    return model
+
+
 def _units_and_labels(
     owner: str, sections: Mapping[str, LatentSection] | Mapping[str, ObservationSection], config: Config
 ) -> Ends:
@@ -239,7 +268,7 @@ def _build_adapter(section: AnySimulator, inputs: Quantities, outputs: Quantitie
             return build_dakota(section, inputs, outputs, directory)
         if isinstance(section, ExecutableSection):
             return build_executable(section, inputs, outputs, directory)
-        settings = settings_of(section, "adapter", "kind", "inputs", "outputs")
+        settings = settings_of(section, "adapter", "kind", "inputs", "outputs", "coarse")
         if isinstance(section, CallableSection) and section.kind == "field" and not section.vectorised:
             settings["rows"] = 1  # a run is long: each may have a worker of its own
         if isinstance(section, UmbridgeSection):

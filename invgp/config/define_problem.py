@@ -191,7 +191,10 @@ def _forward(given: Any, observations: Mapping[str, Any], names: Sequence[str]) 
         return given
     function = given.get("function")
     inputs = _parameters(function, names) if callable(function) else list(names)
-    return {"adapter": "callable", "inputs": inputs, "outputs": list(observations)} | dict(given)
+    found: dict[str, Any] = {"adapter": "callable", "inputs": inputs, "outputs": list(observations)} | dict(given)
+    if isinstance(found.get("coarse"), Mapping):
+        found["coarse"] = {"adapter": "callable"} | dict(found["coarse"])
+    return found
 
 
 def _parameters(function: Callable[..., Any], names: Sequence[str]) -> list[str]:

@@ -100,7 +100,7 @@ def _check_combinations(config: Config) -> list[str]:
 def _check_site_model(config: Config) -> list[str]:
     """Return messages about keys that only field models use."""
     given = config.inference.model_fields_set
-    keys = [f"inference.{key}" for key in ("kept_variance", "localisation") if key in given]
+    keys = [f"inference.{key}" for key in ("kept_variance", "localisation", "max_coarse_runs") if key in given]
     keys += ["noise.correlation_length"] if config.noise.correlation_length else []
     keys += ["noise.covariance"] if config.noise.covariance is not None else []
     return [f"{key}: must be left out unless forward.kind = 'field', was given" for key in keys]
@@ -123,6 +123,7 @@ def _check_field_model(config: Config) -> list[str]:
             f"was {section.max_runs}"
         )
     wrong += _check_field_discrepancy(config)
+    wrong += _check_coarse_model(config)
     if config.direct or config.prior is not None:
         keys = [f"latents.{name}.learn" for name, latent in config.latents.items() if latent.learn.model_fields_set]
         keys += _learnt_noise(config)
@@ -132,6 +133,36 @@ def _check_field_model(config: Config) -> list[str]:
         f"inference.{key}" for key, none in OF_SITE_MODELS.items() if key in given and getattr(section, key) != none
     ]
     return wrong + [f"{key}: must be left out with forward.kind = 'field', was given" for key in keys]
+
+
+def _check_coarse_model(config: Config) -> list[str]:
+    """Return messages about settings that a field model with a coarse model does not have."""
+    inference = config.inference
+    fine = {"forward": config.forward} | {f"sources.{name}.forward": s.forward for name, s in config.sources.items()}
+    given = [key for key, section in fine.items() if section.coarse is not None]
+    if not given:
+        key = "inference.max_coarse_runs"
+        return [f"{key}: must be left out without [forward.coarse], was given"] if inference.max_coarse_runs else []
+    wrong = [
+        f"{key}.coarse: must be given for every simulator of the inversion or for none, was left out"
+        for key in fine
+        if key not in given
+    ]
+    if inference.localisation is not None:
+        wrong.append("inference.localisation: must be left out with [forward.coarse], was given")
+    if inference.max_coarse_runs is not None and inference.max_coarse_runs < FEWEST_FIELD_RUNS:
+        wrong.append(
+            f"inference.max_coarse_runs: must be at least {FEWEST_FIELD_RUNS}, was {inference.max_coarse_runs}"
+        )
+    sections = [(key, section) for key, section in fine.items()]
+    sections += [(f"{key}.coarse", section.coarse) for key, section in fine.items() if section.coarse is not None]
+    wrong += [
+        f"{key}.{setting}: must be false with [forward.coarse], was true"
+        for key, section in sections
+        for setting in ("jacobian", "partial")
+        if getattr(section, setting, False)
+    ]
+    return wrong
 
 
 def _check_field_discrepancy(config: Config) -> list[str]:

@@ -173,6 +173,7 @@ class InferenceKeys(TypedDict, total=False):
     runs_per_site: float
     emulator_error: float
     max_runs: int
+    max_coarse_runs: int
     kept_variance: float
     localisation: float | Sequence[float]
     inducing: int

@@ -147,6 +147,8 @@ class Simulator:
     concurrency : Concurrency
     temporary : bool
         Whether `directory` is removed at the end, so that messages must not name it.
+    prefix : str
+        First part of the label of each run.
 
     Attributes
     ----------
@@ -173,6 +175,7 @@ class Simulator:
     source_recorders: Mapping[str, Recorder] = field(default_factory=dict)
     concurrency: Concurrency = field(default_factory=Concurrency)
     temporary: bool = False
+    prefix: str = ""
     runs: int = 0
     failed: int = 0
     partial: int = 0
@@ -323,6 +326,7 @@ class Simulator:
         cost = math.ceil(len(rows) * cost_of_run(problem.forward))
         if not self.can_afford(cost):
             raise ValueError(f"{cost} runs are more than the {self.runs_left} that are left")
+        label = self.prefix + label
         purpose = label.replace("-", " ")
         self.purposes[label] += 1
         if self.purposes[label] > 1:  # the run directories of two batches must have different names

@@ -43,6 +43,8 @@ ADDED = frozenset(
         "discrepancy",
         "discrepancy_of",
         "scale_degrees",
+        "coarse",
+        "max_coarse_runs",
     }
 )
 PROVENANCE = frozenset({"file", "digest"})  # fields of the survey that do not change its values

@@ -7,6 +7,7 @@ exact posterior of the regression, and from a wider distribution.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -26,6 +27,7 @@ from invgp.inference.field_draws import DRAWS, draw_variables, has_several_modes
 from invgp.inference.field_learning import FieldLearning
 from invgp.inference.field_model import compute_slopes, whiten_slopes
 from invgp.inference.field_state import (
+    CoarseRuns,
     DrawnPosterior,
     FieldOptions,
     FieldSearch,
@@ -81,13 +83,14 @@ def search_field(search: FieldSearch, runner: Runner, state: FieldSearchState) -
     each = runner.simulator.cost_of_field
     jacobians = all(gives_jacobian(part.problem.forward) for part in runner.simulator.simulators)
     most = None if settings.max_runs is None else settings.max_runs // each
-    batch = options.first_batch(state.model.variables, most, jacobians=jacobians)
+    informative = jacobians or state.coarse is not None
+    batch = options.first_batch(state.model.variables, most, informative=informative)
     state = with_earlier_runs(search, runner, state)
     if state.info is not None:
         batch = min(batch, options.fewest_later)
     while budget - runner.simulator.runs >= each:
         state = run_batch(search, runner, state, min(batch, (budget - runner.simulator.runs) // each))
-        batch = options.next_batch(runner.simulator.runs // each, jacobians=jacobians)
+        batch = options.next_batch(runner.simulator.runs // each, informative=informative)
         if _has_converged(options, state):
             return replace(state, result=SearchResult("the posterior has converged", converged=True))
     if settings.max_runs is None:
@@ -138,6 +141,8 @@ def _slopes_of(state: FieldSearchState, latents: Floats, batch: FieldBatch) -> F
 def _has_converged(options: FieldOptions, state: FieldSearchState) -> bool:
     if state.info is None or not state.learning_converged or state.info.few_runs >= options.few_runs:
         return False
+    if state.coarse is not None and state.verification.error >= options.verified:
+        return False  # new fine runs must show that the correction of the coarse model is right
     if state.drawn is None:
         return state.info.movement < options.converged
     # The weights of several modes vary by chance from batch to batch.
@@ -174,20 +179,22 @@ def run_batch(search: FieldSearch, runner: Runner, state: FieldSearchState, coun
     too_few = state.inference.regression is None and count < FEWEST_FIELD_RUNS
     if too_few or not runner.simulator.can_afford(count * each):
         raise BudgetSpent(max(count, FEWEST_FIELD_RUNS) * each)
-    from_prior = runner.simulator.runs == 0 and state.inference.regression is None
+    from_prior = runner.simulator.runs == 0 and state.inference.regression is None and state.coarse is None
     runs = _make_runs(search, runner, state, count)
+    coarse = _add_coarse_runs(search, runner, state, count)
     if from_prior:
         complete = np.ones(runs.outputs.shape[:2], dtype=bool)
         stop_at_prior_conflict(search.problem, runs.outputs, complete, np.arange(search.problem.survey.size))
     if state.inference.regression is not None and runs.near.any():
         near = runs.w[runs.near], runs.outputs[runs.near]
-        verification = Verification.from_runs(state.model, state.inference, *near, state.outputs, state.slopes)
+        verification = Verification.from_runs(state.model, state.inference, *near, state.known)
         state = replace(state, verification=verification)
     first = not len(state.outputs)
     state = replace(
         state,
         outputs=np.concatenate([state.outputs, runs.outputs]),
         slopes=runs.slopes if first or runs.slopes is None else _join(state.slopes, runs.slopes),
+        coarse=coarse,
     )
     if search.learning:
         state = replace(state, latents=np.concatenate([state.latents, runs.latents]))
@@ -242,6 +249,7 @@ def _update(search: FieldSearch, state: FieldSearchState, inference: FieldState,
         last,
         search.streams.slices,
         slopes=None if slopes is None else search.backend.asarray(slopes),
+        coarse=state.whitened_coarse_runs(),
     )
     return replace(state, inference=inference, info=info)
 
@@ -272,7 +280,8 @@ def _learn(search: FieldSearch, state: FieldSearchState) -> FieldSearchState:
     model = search.build(search.learning.problem_at(theta), state.outputs)
     begin = _inference_in_basis(search.backend, model.field, state.model.field, state.inference)
     turned = None if state.slopes is None else state.slopes @ state.model.field.coordinates_of(model.field)
-    state = replace(state, theta=theta, model=model, slopes=turned)
+    coarse = state.coarse and replace(state.coarse, w=model.field.coordinates(state.coarse.latents))
+    state = replace(state, theta=theta, model=model, slopes=turned, coarse=coarse)
     return _update(search, state, begin, model.field.coordinates(state.latents))
 
 
@@ -320,7 +329,7 @@ def _make_runs(search: FieldSearch, runner: Runner, state: FieldSearchState, cou
     """Run the simulator at new variables; if too many runs fail, samples closer to the mean are tried."""
     simulator = runner.simulator
     for spread in search.options.narrower_spreads:
-        w, near = _ask(search, state, count, spread)
+        w, near = _ask(search, state, count, search.streams.asking, search.streams.picking, spread)
         if not simulator.can_afford(count * simulator.cost_of_field):
             break
         try:
@@ -336,15 +345,43 @@ def _make_runs(search: FieldSearch, runner: Runner, state: FieldSearchState, cou
     raise runner.too_many_failures()
 
 
-def _ask(search: FieldSearch, state: FieldSearchState, count: int, spread: float) -> tuple[Floats, NDArray[np.bool_]]:
+def _add_coarse_runs(search: FieldSearch, runner: Runner, state: FieldSearchState, count: int) -> CoarseRuns | None:
+    """Return the runs of the coarse model with further ones from the posterior, for `count` runs of the fine model."""
+    if state.coarse is None or runner.coarse is None:
+        return None
+    simulator, rng = runner.coarse, search.streams.coarse
+    left = math.inf if simulator.runs_left is None else simulator.runs_left // simulator.cost_of_field
+    wanted = int(min(search.options.coarse_per_fine * count, left))
+    if not wanted:
+        return state.coarse
+    w, _ = _ask(search, state, wanted, rng, rng)
+    latents = state.model.field.latents(w)
+    try:
+        batch = simulator.run_fields(latents, f"batch-{len(runner.trace) + 1}")
+    except TooManyFailures:
+        return state.coarse
+    valid = batch.valid
+    kept = latents[valid] if search.learning else state.coarse.latents[:0]
+    return state.coarse.append(w[valid], kept, batch.outputs[valid])
+
+
+def _ask(
+    search: FieldSearch,
+    state: FieldSearchState,
+    count: int,
+    asking: np.random.Generator,
+    rng: np.random.Generator,
+    spread: float = 1.0,
+) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the variables (count, R) of the next runs, and which of them (count,) are from the posterior.
 
-    If there are draws from the exact posterior, the others are from a wider distribution.
+    If there are draws from the exact posterior, the others are from a wider distribution. The random numbers of a
+    Gaussian posterior are `asking`, and those of draws `rng`.
     """
     if state.drawn is None:
-        w = state.model.algorithm.ask(state.inference, count, search.streams.asking, spread)
+        w = state.model.algorithm.ask(state.inference, count, asking, spread)
         return to_numpy(w), np.ones(count, dtype=np.bool_)
-    draws, rng = state.drawn.draws, search.streams.picking
+    draws = state.drawn.draws
     wide = round(search.options.tempered_share * count)
     near = pick(flatten(draws.w), count - wide, rng)
     centre = flatten(draws.w).mean(axis=0)

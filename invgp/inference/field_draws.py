@@ -21,7 +21,7 @@ from invgp.core.field.field_sampling import (
     sample_posterior,
 )
 from invgp.core.sampling.statistics import Evidence, bridge_evidence, effective_sample_size, split_r_hat
-from invgp.inference.field_model import FieldModel
+from invgp.inference.field_model import FieldModel, KnownOutputs
 from invgp.inference.importance_draws import smooth_weights
 from invgp.latent_model.prior_field import ChangedPrior
 from invgp.posterior import Samples
@@ -150,21 +150,17 @@ def most_draws(model: FieldModel) -> int:
     return max(int(DRAWS.most_numbers / (model.field.bases[0].modes.shape[0] * len(model.field.bases))), 1)
 
 
-def to_samples(
-    nodes: Sequence[Node], outputs: Floats, rng: np.random.Generator, slopes: Floats | None = None
-) -> tuple[Samples, Floats]:
+def to_samples(nodes: Sequence[Node], known: KnownOutputs, rng: np.random.Generator) -> tuple[Samples, Floats]:
     """Convert the draws of the variables to draws on the grid.
 
     Parameters
     ----------
     nodes : sequence of Node
         Draws at each value of the hyperparameters, with equal probability.
-    outputs : array, shape (n, N, P)
-        Outputs of all runs; NaN where missing.
+    known : KnownOutputs
+        Outputs of all runs.
     rng : numpy.random.Generator
         Random numbers of the modes of the prior that are omitted.
-    slopes : array, shape (n, N, P, R), or None
-        Derivatives of the outputs, if there are Jacobians.
 
     Returns
     -------
@@ -182,7 +178,7 @@ def to_samples(
         if node.prior is not None:
             whitened.append(node.prior.whitened_variables(flat))
         stride = math.ceil(len(flat) * len(nodes) / DRAWS.predicted)
-        predicted.append(node.model.predict(node.state, node.variables(flat[::stride]), outputs, slopes))
+        predicted.append(node.model.predict(node.state, node.variables(flat[::stride]), known))
         of_chain = label_modes(w) if C > 1 else np.zeros(C, dtype=np.intp)
         modes.append(np.tile(of_chain, n)[: len(flat)])
         predicted_modes.append(modes[-1][::stride])
@@ -323,7 +319,6 @@ def gaussian_weights(model: FieldModel, state: FieldState, z: Floats) -> Floats:
 
 def pick(draws: Floats, count: int, rng: np.random.Generator) -> Floats:
     """Pick `count` of the draws (S, R), without repetition as far as possible."""
-    chosen: NDArray[np.intp] = np.concatenate(
-        [rng.permutation(len(draws)) for _ in range(math.ceil(count / len(draws)))]
-    )
+    rounds = max(math.ceil(count / len(draws)), 1)
+    chosen: NDArray[np.intp] = np.concatenate([rng.permutation(len(draws)) for _ in range(rounds)])
     return draws[chosen[:count]]

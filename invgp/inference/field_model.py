@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import Backend, to_numpy
+from invgp.core.backend import Array, Backend, to_numpy
 from invgp.core.field.field_gaussian import mirrored_normals
 from invgp.core.field.field_inference import FieldInference, FieldState
 from invgp.core.field.field_sampling import RegressionTarget
 from invgp.core.field.jacobians import VirtualRuns
 from invgp.core.field.missing_outputs import fill_missing
-from invgp.core.field.regression import Modes
+from invgp.core.field.regression import Modes, Regression
 from invgp.core.field.regression_likelihood import AnyRegression
+from invgp.core.field.two_fidelities import CoarseTrend
 from invgp.latent_model.grid_modes import Field, Neighbourhood, neighbourhoods
 from invgp.latent_model.noise_density import Whitening
 from invgp.latent_model.prior_field import field_of
@@ -23,6 +25,24 @@ from invgp.problem import Floats, Part, Problem
 
 PAIRS = 64  # antithetic pairs of points for averages over the posterior
 LINEAR = 0.1  # noise standard deviations: a regression that is curved by less over the prior has no other modes
+
+
+class KnownOutputs(NamedTuple):
+    """Outputs of all runs, from which the regression predicts those that were not observed too.
+
+    Attributes
+    ----------
+    outputs : array, shape (n, N, P)
+        NaN where missing.
+    slopes : array, shape (n, N, P, R), or None
+        Their derivatives by the variables, if the simulators give Jacobians.
+    coarse : array, shape (n', N, P), or None
+        Outputs of the runs of a coarse model.
+    """
+
+    outputs: Floats
+    slopes: Floats | None = None
+    coarse: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -130,24 +150,31 @@ class FieldModel:
             values = values @ self.whitening.unmixing.T
         return np.asarray(values - to_numpy(state.regression.mean(self.backend.asarray(w))))
 
-    def predict(self, state: FieldState, w: Floats, outputs: Floats, slopes: Floats | None = None) -> Floats:
+    def predict(self, state: FieldState, w: Floats, runs: KnownOutputs) -> Floats:
         """Compute the expected outputs (S, N, P) at w (S, R) by the regression.
 
         Parameters
         ----------
         state : FieldState
         w : array, shape (S, R)
-        outputs : array, shape (n, N, P)
-            Outputs of all runs; NaN where missing.
-        slopes : array, shape (n, N, P, R), or None
-            Their derivatives, if the regression was fitted to Jacobians.
+        runs : KnownOutputs
+            Outputs of all runs.
         """
         if state.regression is None:
             raise ValueError("there are no runs yet")
+        outputs, slopes = runs.outputs, runs.slopes
         known = outputs[to_numpy(state.fitted_runs)]
-        virtual = state.regression.parts[0].virtual
+        virtual, trend = state.regression.parts[0].virtual, state.regression.parts[0].trend
         if virtual is not None and slopes is not None:
             return self._predict_with_slopes(state.regression, virtual, w, known, slopes[to_numpy(state.fitted_runs)])
+        if isinstance(trend, CoarseTrend) and runs.coarse is not None:
+            of_coarse = runs.coarse[to_numpy(state.coarse_runs)]
+            points = self.backend.asarray(w)
+            at_runs, at_points = (
+                trend.factor * _predict_from_runs(trend.coarse, at, of_coarse)
+                for at in (state.regression.parts[0].w, points)
+            )
+            return at_points + _predict_from_runs(state.regression.parts[0], points, known - at_runs)
         weights = state.regression.run_weights(self.backend.asarray(w))
         groups = [cell.sites for cell in self.neighbourhoods] or [np.arange(outputs.shape[1])]
         values = np.empty((len(w), *outputs.shape[1:]))
@@ -176,6 +203,13 @@ class FieldModel:
         weights = to_numpy(regression.run_weights(self.backend.asarray(w))[0])
         values = w @ trend.T + centre + weights @ (left - centre)
         return np.asarray(values.reshape(len(w), *outputs.shape[1:]))
+
+
+def _predict_from_runs(regression: Regression, w: Array, outputs: Floats) -> Floats:
+    """Compute the expected outputs (S, N, P) at w (S, R) by a regression without a trend, from those of its runs."""
+    centre = outputs.mean(axis=0)
+    weights = to_numpy(regression.run_weights(w)[0])
+    return np.asarray(centre + np.tensordot(weights, outputs - centre, axes=1))
 
 
 STEP = 1e-4  # prior standard deviations: step of the differences through links and units

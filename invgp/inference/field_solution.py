@@ -10,6 +10,7 @@ import numpy as np
 from invgp.core.backend import cholesky, to_numpy
 from invgp.core.field.field_gaussian import Gaussian
 from invgp.core.field.field_inference import FieldState
+from invgp.core.field.two_fidelities import CoarseTrend
 from invgp.inference.diagnostics import diagnose
 from invgp.inference.field import hyperparameter_cost
 from invgp.inference.field_draws import (
@@ -129,7 +130,7 @@ def draw_samples(search: FieldSearch, state: FieldSearchState) -> tuple[Samples 
         return None, np.empty(0)
     if state.has_learned:
         thetas, nodes = _draw_nodes(search, state, rng)
-        samples, predictions = to_samples(nodes, state.outputs, realizations.spawn(1)[0], state.slopes)
+        samples, predictions = to_samples(nodes, state.known, realizations.spawn(1)[0])
         drawn = np.repeat(thetas, draw_counts(nodes), axis=0)
         hyperparameters = search.learning.parameters.describe(drawn, state.theta)
         return replace(samples, hyperparameters=hyperparameters), predictions
@@ -139,7 +140,7 @@ def draw_samples(search: FieldSearch, state: FieldSearchState) -> tuple[Samples 
     for options in (DRAWS.several_modes,) if several else (DRAWS.long, DRAWS.longer):
         draws = draw_variables(state.model, state.inference, rng, options)
         node = Node(state.model, state.inference, draws)
-        samples, predictions = to_samples([node], state.outputs, realizations.spawn(1)[0], state.slopes)
+        samples, predictions = to_samples([node], state.known, realizations.spawn(1)[0])
         enough = samples.effective.min() >= search.options.fewest_effective
         if enough or state.verification.error >= search.options.verified:
             break
@@ -174,6 +175,7 @@ def _with_noise_of(search: FieldSearch, state: FieldSearchState, problem: Proble
         outputs,
         search.streams.slices,
         slopes=None if slopes is None else search.backend.asarray(slopes),
+        coarse=replace(state, model=model).whitened_coarse_runs(),
     )[0]
 
 
@@ -190,7 +192,7 @@ def _gaussian_predictions(search: FieldSearch, state: FieldSearchState, q: Gauss
     """Compute the outputs (S, N, P) of draws from a Gaussian posterior, by the regression."""
     rng = search.streams.predicting.spawn(1)[0]
     normals = search.backend.asarray(rng.standard_normal((search.options.predicted, state.model.variables)))
-    return state.model.predict(state.inference, to_numpy(q.samples(normals)), state.outputs, state.slopes)
+    return state.model.predict(state.inference, to_numpy(q.samples(normals)), state.known)
 
 
 def _gaussian_draws(search: FieldSearch, state: FieldSearchState, q: Gaussian) -> Floats:
@@ -214,6 +216,7 @@ def field_notes(search: FieldSearch, state: FieldSearchState, samples: Samples |
         notes.append(
             "The hyperparameters were not learnt: there are too few runs to determine how the data depend on them."
         )
+    notes += _notes_on_coarse_model(state)
     partial = int(np.isnan(state.outputs[:, state.model.whitening.observed]).any(axis=1).sum())
     if partial:
         notes.append(
@@ -225,6 +228,19 @@ def field_notes(search: FieldSearch, state: FieldSearchState, samples: Samples |
     )
     notes += noise_notes(search.problem, noise)
     return notes + prior_notes(search.problem)
+
+
+def _notes_on_coarse_model(state: FieldSearchState) -> list[str]:
+    """Add a note if the coarse model was not used, or if its outputs do not help to predict those of the fine one."""
+    if state.coarse_failure:
+        return [f"The coarse model was not used: {state.coarse_failure}."]
+    regression = state.inference.regression
+    trend = None if regression is None else regression.parts[0].trend
+    if isinstance(trend, CoarseTrend) and trend.factor == 0.0:
+        return [
+            "The coarse model was not used in the last step: the runs of the fine model are predicted better alone."
+        ]
+    return []
 
 
 def _notes_on_sampling(search: FieldSearch, state: FieldSearchState, samples: Samples | None) -> list[str]:

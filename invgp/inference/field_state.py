@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import Backend, to_numpy
+from invgp.core.backend import Array, Backend, to_numpy
 from invgp.core.field.field_inference import FieldInfo, FieldState
 from invgp.core.field.field_sampling import FieldDraws
 from invgp.inference.field_learning import FieldLearning
-from invgp.inference.field_model import FieldModel
+from invgp.inference.field_model import FieldModel, KnownOutputs
 from invgp.inference.search_state import UNFINISHED, SearchResult
 from invgp.posterior import EmulatorReport
 from invgp.problem import FEWEST_FIELD_RUNS, Floats, Problem
@@ -29,8 +30,12 @@ class FieldOptions:
         Largest part of `inference.max_runs` in the first batch.
     fewest_later : int
         Fewest runs of later batches.
-    with_jacobians : int
-        Runs of the first batch and fewest of later ones, if the simulators give Jacobians.
+    fewest_informative : int
+        Runs of the first batch and fewest of later ones, if the simulators give Jacobians or there is a coarse model.
+    coarse_share : float
+        Largest part of the budget of a coarse model that is used before the first runs of the fine one.
+    coarse_per_fine : int
+        Further runs of a coarse model with each run of the fine one.
     growth : float
         Runs of the next batch, relative to all runs so far.
     narrower_spreads : tuple of float
@@ -76,7 +81,9 @@ class FieldOptions:
     most_first: int = 100
     first_share: float = 0.4
     fewest_later: int = 16
-    with_jacobians: int = FEWEST_FIELD_RUNS
+    fewest_informative: int = FEWEST_FIELD_RUNS
+    coarse_share: float = 0.5
+    coarse_per_fine: int = 8
     growth: float = 0.3
     narrower_spreads: tuple[float, ...] = (1.0, 0.5, 0.2)
     tempered_share: float = 1.0 / 3.0
@@ -98,16 +105,16 @@ class FieldOptions:
     largest_r_hat: float = 1.05
     least_probable: float = 0.01
 
-    def first_batch(self, variables: int, max_runs: int | None, *, jacobians: bool = False) -> int:
-        """Return the number of runs of the first batch."""
-        if jacobians:
-            return self.with_jacobians
+    def first_batch(self, variables: int, max_runs: int | None, *, informative: bool = False) -> int:
+        """Return the number of runs of the first batch; `informative` ones have Jacobians or correct a coarse model."""
+        if informative:
+            return self.fewest_informative
         wanted = min(max(self.fewest_first, variables // 2), self.most_first)
         return wanted if max_runs is None else min(wanted, max(FEWEST_FIELD_RUNS, round(self.first_share * max_runs)))
 
-    def next_batch(self, runs: int, *, jacobians: bool = False) -> int:
+    def next_batch(self, runs: int, *, informative: bool = False) -> int:
         """Return the number of runs of the batch after `runs` runs."""
-        return max(self.with_jacobians if jacobians else self.fewest_later, round(self.growth * runs))
+        return max(self.fewest_informative if informative else self.fewest_later, round(self.growth * runs))
 
 
 @dataclass(frozen=True)
@@ -130,6 +137,8 @@ class FieldStreams:
         Draws from the exact posterior.
     picking : numpy.random.Generator
         Draws at which the simulator is run.
+    coarse : numpy.random.Generator
+        Draws at which a coarse model is run.
     """
 
     asking: np.random.Generator
@@ -140,21 +149,22 @@ class FieldStreams:
     predicting: np.random.Generator
     sampling: np.random.Generator
     picking: np.random.Generator
+    coarse: np.random.Generator
 
     @staticmethod
-    def of(seed: int) -> FieldStreams:
+    def of(seed: int | Sequence[int]) -> FieldStreams:
         """Return the streams of a seed.
 
         Parameters
         ----------
-        seed : int
+        seed : int or sequence of int
             Random seed.
 
         Returns
         -------
         FieldStreams
         """
-        return FieldStreams(*np.random.default_rng(seed).spawn(8))
+        return FieldStreams(*np.random.default_rng(seed).spawn(9))
 
 
 @dataclass(frozen=True)
@@ -225,8 +235,7 @@ class Verification:
         state: FieldState,
         w: Floats,
         outputs: Floats,
-        known: Floats,
-        slopes: Floats | None = None,
+        known: KnownOutputs,
     ) -> Verification:
         """Compute the errors.
 
@@ -239,15 +248,13 @@ class Verification:
             Variables of the new runs.
         outputs : array, shape (n, N, P)
             Their outputs; NaN where missing.
-        known : array, shape (n', N, P)
+        known : KnownOutputs
             Outputs of the runs of the state.
-        slopes : array, shape (n', N, P, R), or None
-            Their derivatives, if there are Jacobians.
         """
         squares = model.whitened_error(state, w, outputs) ** 2
         data = squares.shape[1]
         total = data * float(np.nanmean(squares)) if np.isfinite(squares).any() else np.inf
-        off = (outputs - model.predict(state, w, known, slopes)) / model.problem.noise_std
+        off = (outputs - model.predict(state, w, known)) / model.problem.noise_std
         off = np.where(np.isfinite(off) & model.whitening.observed, off, np.nan)
         counts = np.isfinite(off).sum(axis=(0, 2))
         sites = np.where(counts, np.sqrt(np.nansum(off**2, axis=(0, 2)) / np.maximum(counts, 1)), np.nan)
@@ -272,6 +279,29 @@ class DrawnPosterior:
     mean: Floats
     std: Floats
     movement: float = np.inf
+
+
+@dataclass(frozen=True)
+class CoarseRuns:
+    """Runs of a coarse model.
+
+    Attributes
+    ----------
+    w : array, shape (n, R)
+        Variables.
+    latents : array, shape (n, G, Q)
+        Latents on the grid, if hyperparameters are learnt; otherwise empty.
+    outputs : array, shape (n, N, P)
+    """
+
+    w: Floats
+    latents: Floats
+    outputs: Floats
+
+    def append(self, w: Floats, latents: Floats, outputs: Floats) -> CoarseRuns:
+        """Return these runs and others."""
+        pairs = (self.w, w), (self.latents, latents), (self.outputs, outputs)
+        return CoarseRuns(*(np.concatenate(pair) for pair in pairs))
 
 
 @dataclass(frozen=True)
@@ -304,6 +334,10 @@ class FieldSearchState:
         The latest draws, maybe of an earlier batch.
     verification : Verification
     result : SearchResult
+    coarse : CoarseRuns or None
+        Runs of a coarse model, if it is used.
+    coarse_failure : str
+        Why a coarse model is not used.
     """
 
     model: FieldModel
@@ -319,6 +353,25 @@ class FieldSearchState:
     last_drawn: DrawnPosterior | None = None
     verification: Verification = Verification()
     result: SearchResult = UNFINISHED
+    coarse: CoarseRuns | None = None
+    coarse_failure: str = ""
+
+    @property
+    def known(self) -> KnownOutputs:
+        """The outputs of all runs."""
+        return KnownOutputs(self.outputs, self.slopes, None if self.coarse is None else self.coarse.outputs)
+
+    @property
+    def variables(self) -> Floats:
+        """Variables (n, R) of all runs."""
+        return to_numpy(self.inference.w)
+
+    def whitened_coarse_runs(self) -> tuple[Array, Array] | None:
+        """Return variables (n, R) and whitened outputs (n, D) of the runs of the coarse model; None without it."""
+        if self.coarse is None:
+            return None
+        both = self.coarse.w, self.model.whitening(self.coarse.outputs)
+        return self.model.backend.asarray(both[0]), self.model.backend.asarray(both[1])
 
     def moments(self) -> tuple[Floats, Floats]:
         """Return mean (G, Q) and covariance (G, Q, Q) of the latent processes at each node, of the Gaussian."""

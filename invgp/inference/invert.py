@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from invgp.errors import ArgumentError, ConfigError, DeviceMissingError, RunsFai
 from invgp.execution.pools import open_pool
 from invgp.execution.run_directories import make_run_directory, remove_run_directories
 from invgp.execution.simulator import Simulator
+from invgp.inference.coarse_field import search_two_fidelities
 from invgp.inference.field import prepare_field, search_field
 from invgp.inference.field_solution import field_solution
 from invgp.inference.gaussian import search_gaussian
@@ -34,6 +35,7 @@ from invgp.posterior import Solution, to_dataset
 from invgp.problem import Problem, fewest_samples
 from invgp.progress import Monitor, SilentMonitor, show_progress
 
+COARSE = "coarse model of "  # of names of sources, for the recorders of their coarse models
 WORTH_THREADS = 500  # sites below which one BLAS thread is faster than several
 
 
@@ -136,11 +138,10 @@ def invert(
             pool,
             monitor or display,
             most_runs(problem) if new_runs else 0,
-            recorders.get(problem.parts[0].name),
-            source_recorders=dict(list(recorders.items())[1:]),
+            **_split_recorders(problem, recorders),
             temporary=run_directory is None,
         )
-        runner = Runner(simulator)
+        runner = Runner(simulator, coarse_simulator(simulator, recorders, new_runs=new_runs))
         model, state = prepare_search(strategy, problem, backend, runner, seed)
         try:
             state = search_within_budget(strategy.search, model, runner, state)
@@ -149,16 +150,53 @@ def invert(
                 remove_run_directories(directory)  # directories of interrupted runs contain nothing useful
             stopped = SearchResult("interrupted before it converged", converged=False)
             state = replace(runner.latest, result=stopped)
-            raise InterruptedInversion(_to_dataset(strategy.solution(model, runner, state), simulator)) from error
+            raise InterruptedInversion(_to_dataset(strategy.solution(model, runner, state), runner)) from error
         except RunsFailedError as error:
             stopped = SearchResult("stopped because too many runs failed", converged=False)
             state = replace(runner.latest, result=stopped)
-            error.posterior = _to_dataset(strategy.solution(model, runner, state), simulator)
+            error.posterior = _to_dataset(strategy.solution(model, runner, state), runner)
             raise
-        result = _to_dataset(strategy.solution(model, runner, state), simulator)
+        result = _to_dataset(strategy.solution(model, runner, state), runner)
     if result is None:
         raise RunsFailedError(simulator.describe_failures("no posterior could be found"))
     return result
+
+
+def coarse_simulator(
+    simulator: Simulator, recorders: Mapping[str, Recorder], *, new_runs: bool = True
+) -> Simulator | None:
+    """Return the coarse model of a problem as a simulator with its own budget; None if there is none.
+
+    Parameters
+    ----------
+    simulator : Simulator
+        The fine model, whose workers and directory it shares.
+    recorders : mapping of str to Recorder
+        As `open_recorders` yields them.
+    new_runs : bool
+        Whether it may be run.
+    """
+    coarse = simulator.problem.with_coarse_model
+    if coarse is None:
+        return None
+    return Simulator(
+        coarse,
+        simulator.directory,
+        simulator.pool,
+        simulator.monitor,
+        most_runs(coarse) if new_runs else 0,
+        **_split_recorders(coarse, recorders, COARSE),
+        concurrency=simulator.concurrency,
+        temporary=simulator.temporary,
+        prefix="coarse-",
+    )
+
+
+def _split_recorders(problem: Problem, recorders: Mapping[str, Recorder], prefix: str = "") -> dict[str, Any]:
+    """Return the arguments of a `Simulator`: the ledger of its first simulator and those of the others, by source."""
+    first, *others = [part.name for part in problem.parts if not part.direct]
+    of_others = {name: recorders[prefix + name] for name in others if prefix + name in recorders}
+    return {"recorder": recorders.get(prefix + first), "source_recorders": of_others}
 
 
 class Strategy(NamedTuple):
@@ -193,7 +231,8 @@ def strategy_of(problem: Problem) -> Strategy:
     Strategy
     """
     if problem.grid is not None:
-        return Strategy(prepare_field, search_field, field_solution)
+        search = search_field if problem.coarse is None else search_two_fidelities
+        return Strategy(prepare_field, search, field_solution)
     if problem.inference.posterior == "sampled":
         return Strategy(prepare_site_model, search_sampled, sampled_solution)
     return Strategy(prepare_site_model, search_gaussian, site_solution)
@@ -251,15 +290,30 @@ def search_within_budget(search: Callable[[Any, Runner, Any], Any], model: Any, 
         return replace(runner.latest, result=runner.out_of_runs)
 
 
-def _to_dataset(found: tuple[Problem, Solution] | None, simulator: Simulator) -> xr.Dataset | None:
+def _to_dataset(found: tuple[Problem, Solution] | None, runner: Runner) -> xr.Dataset | None:
     """Return a posterior as a dataset; None if there is none."""
     if found is None:
         return None
+    simulator = runner.simulator
     return to_dataset(*found).assign_attrs(
         invgp_runs_from_ledger=simulator.reused,
         invgp_runs_at_once=round(simulator.concurrency.average, 2),
         **_runs_by_source(simulator),
+        **_coarse_attributes(runner.coarse),
     )
+
+
+def _coarse_attributes(coarse: Simulator | None) -> dict[str, Any]:
+    """Return the runs of the coarse model; nothing without one."""
+    if coarse is None:
+        return {}
+    return {
+        "invgp_coarse_simulator": coarse.problem.forward.name,
+        "invgp_coarse_simulator_digest": coarse.problem.forward.digest,
+        "invgp_coarse_runs": coarse.runs,
+        "invgp_coarse_runs_failed": coarse.failed,
+        "invgp_coarse_runs_from_ledger": coarse.reused,
+    }
 
 
 def _runs_by_source(simulator: Simulator) -> dict[str, list[int]]:
@@ -303,9 +357,12 @@ def open_recorders(problem: Problem, path: str | Path | None) -> Iterator[dict[s
         yield {}
         return
     with Ledger(path) as ledger:
+        coarse = problem.with_coarse_model
+        models = [("", problem), *([] if coarse is None else [(COARSE, coarse)])]
         yield {
-            part.name: ledger.open_recorder(part.problem.forward, retries=problem.inference.retries)
-            for part in problem.parts
+            prefix + part.name: ledger.open_recorder(part.problem.forward, retries=problem.inference.retries)
+            for prefix, whole in models
+            for part in whole.parts
             if not part.direct
         }
 

@@ -11,6 +11,7 @@ from invgp.core.coupled.gaussian_posterior import movement
 from invgp.emulation.run_schedule import simulated_parts
 from invgp.errors import ConfigError
 from invgp.formatting import count_noun
+from invgp.inference.coarse_field import start_from_coarse_model
 from invgp.inference.emulator_search import fit, optimise_on_emulator, trusted_sites
 from invgp.inference.field import record_bound, with_earlier_runs
 from invgp.inference.field_state import FieldSearch, FieldSearchState
@@ -88,7 +89,7 @@ def _search_sites(model: SiteModel, runner: Runner, state: SearchState) -> Searc
 
 
 def _search_field(search: FieldSearch, runner: Runner, state: FieldSearchState) -> FieldSearchState:
-    state = with_earlier_runs(search, runner, state)
+    state = with_earlier_runs(search, runner, start_from_coarse_model(search, runner, state))
     if state.info is None:
         raise _too_few(search.problem, [len(state.outputs)])
     record_bound(runner, state)

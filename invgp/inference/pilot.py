@@ -33,7 +33,14 @@ from invgp.execution.simulator import Batch, FieldBatch, Simulator
 from invgp.formatting import count_noun
 from invgp.inference.field_model import FieldModel
 from invgp.inference.field_state import FieldOptions, FieldSearchState
-from invgp.inference.invert import blas_threads, open_recorders, prepare_search, search_within_budget, strategy_of
+from invgp.inference.invert import (
+    blas_threads,
+    coarse_simulator,
+    open_recorders,
+    prepare_search,
+    search_within_budget,
+    strategy_of,
+)
 from invgp.inference.runner import Runner
 from invgp.inference.search_options import can_draw, fewest_sites_for_a_part
 from invgp.problem import Floats, Problem
@@ -46,6 +53,8 @@ class Pilot(NamedTuple):
     ----------
     runs, reused : int
         Number of runs, and how many of them were taken from the ledger.
+    coarse_runs : int
+        Number of runs of a coarse model.
     pace : float
         Time from one run to the next, in s; NaN if all runs were taken from the ledger.
     finished : bool
@@ -66,6 +75,7 @@ class Pilot(NamedTuple):
     errors: tuple[float, ...]
     inaccurate_sites: int = 0
     few_runs: float = math.nan
+    coarse_runs: int = 0
 
 
 class PilotEndedError(Exception):
@@ -139,7 +149,8 @@ def pilot_size(problem: Problem) -> int:
     if problem.grid is not None:
         model = FieldModel.build(problem, select_backend("cpu"), None, np.random.default_rng(0))
         most, each = problem.inference.max_runs, problem.runs_per_field
-        return each * FieldOptions().first_batch(model.variables, None if most is None else most // each)
+        informative, most_fields = problem.coarse is not None, None if most is None else most // each
+        return each * FieldOptions().first_batch(model.variables, most_fields, informative=informative)
     if not (problem.inference.emulator and can_emulate(problem)):
         return 0
     return sum(runs_of_steps(problem)[: 1 if can_draw(problem) else 2])
@@ -189,7 +200,7 @@ def run_pilot(
             source_recorders={name: recorders[name] for name in others if name in recorders},
             pilot_runs=size,
         )
-        runner = Runner(simulator)
+        runner = Runner(simulator, coarse_simulator(simulator, recorders))
         model, state = prepare_search(strategy, problem, select_backend(settings.device), runner, settings.seed)
         try:
             search_within_budget(strategy.search, model, runner, state)
@@ -206,6 +217,7 @@ def run_pilot(
         tuple(simulator.errors),
         simulator.inaccurate_sites,
         latest.info.few_runs if isinstance(latest, FieldSearchState) and latest.info is not None else math.nan,
+        0 if runner.coarse is None else runner.coarse.runs,
     )
 
 
@@ -238,6 +250,8 @@ class CostOptions:
         Emulator error above which the runs do not grow any more.
     usual_field : int
         Runs of a field model without a pilot.
+    usual_corrections : int
+        Runs of a field model that corrects a coarse model, without a pilot.
     field_growth, fewest_batches : float
         Runs of a field model relative to those of its pilot, divided by the squared part of the variance that is due to
         few runs after it; and the least of this ratio.
@@ -254,16 +268,19 @@ class CostOptions:
     direct_samples: int = 300
     largest_error: float = 3.0
     usual_field: int = 150
+    usual_corrections: int = 60
     field_growth: float = 9.5
     fewest_batches: float = 2.0
 
 
 class Cost(NamedTuple):
-    """Expected number of runs, the largest number, and an explanation for users."""
+    """Expected number of runs, the largest number, and an explanation for users; the same for a coarse model."""
 
     runs: int
     most: int
     words: str
+    coarse_runs: int = 0
+    most_coarse: int = 0
 
 
 def expected_cost(problem: Problem, pilot: Pilot | None = None, options: CostOptions = CostOptions()) -> Cost:
@@ -280,15 +297,29 @@ def expected_cost(problem: Problem, pilot: Pilot | None = None, options: CostOpt
     most = most_runs(problem)
     if pilot is not None:
         if pilot.finished:
-            return Cost(pilot.runs, most, "The inversion needs no more runs than those of the pilot")
+            runs, words = pilot.runs, "The inversion needs no more runs than those of the pilot"
         runs = max(runs, pilot.runs)
-    return Cost(min(runs, most), most, words)
+    runs = min(runs, most)
+    return Cost(runs, most, words, *_coarse_cost(problem, pilot, runs, options))
+
+
+def _coarse_cost(problem: Problem, pilot: Pilot | None, runs: int, options: CostOptions) -> tuple[int, int]:
+    """Return the expected and the largest number of runs of the coarse model, for this number of fine runs."""
+    coarse = problem.with_coarse_model
+    if coarse is None:
+        return 0, 0
+    most = most_runs(coarse)
+    if pilot is None:
+        made, further = min(options.usual_field, most // 2), runs
+    else:
+        made, further = pilot.coarse_runs, 0 if pilot.finished else runs - pilot.runs
+    return min(made + FieldOptions().coarse_per_fine * further, most), most
 
 
 def _expected_runs(problem: Problem, pilot: Pilot | None, options: CostOptions) -> tuple[int, str]:
     settings, sites = problem.inference, len(problem.simulated)
     if problem.grid is not None:
-        return _runs_of_field(pilot, options)
+        return _runs_of_field(problem, pilot, options)
     if not (settings.emulator and can_emulate(problem)):
         words = f"Without an emulator, the posterior takes about {options.direct_samples} runs per site"
         return options.direct_samples * sites, words
@@ -299,10 +330,11 @@ def _expected_runs(problem: Problem, pilot: Pilot | None, options: CostOptions) 
     return _runs_of_gaussian(problem, pilot, options)
 
 
-def _runs_of_field(pilot: Pilot | None, options: CostOptions) -> tuple[int, str]:
+def _runs_of_field(problem: Problem, pilot: Pilot | None, options: CostOptions) -> tuple[int, str]:
     """Return the runs of a field model."""
     if pilot is None or not math.isfinite(pilot.few_runs):
-        return options.usual_field, "Each run takes the whole field"
+        usual = options.usual_field if problem.coarse is None else options.usual_corrections
+        return usual, "Each run takes the whole field"
     runs = pilot.runs * max(options.field_growth * pilot.few_runs**2, options.fewest_batches)
     return round(runs), f"{pilot.few_runs:.0%} of the posterior variance after the pilot is due to too few runs"
 

@@ -40,6 +40,8 @@ class Runner:
     Parameters
     ----------
     simulator : Simulator
+    coarse : Simulator or None
+        Runs of a coarse model, which the simulator corrects.
 
     Attributes
     ----------
@@ -52,6 +54,7 @@ class Runner:
     """
 
     simulator: Simulator
+    coarse: Simulator | None = None
     trace: list[tuple[float, int]] = field(default_factory=list)
     latest: Any = None
     rejected: int = 0
@@ -90,7 +93,8 @@ class Runner:
         """
         most = self.simulator.budget
         planned = planned_runs if most is None else min(planned_runs, most)
-        self.simulator.monitor.start(planned, planned if most is None else most)
+        more = 0 if self.coarse is None else self.coarse.budget or 0
+        self.simulator.monitor.start(planned + more, (planned if most is None else most) + more)
 
     def record(self, elbo: float, *, accepted: bool) -> None:
         """Record an evaluation of the bound in the trace, if accepted, and report it to the monitor.

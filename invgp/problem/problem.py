@@ -53,6 +53,8 @@ class Problem(ProcessesAndRows):
         `outputs` refer to all other sites of the survey.
     first_source : str
         Name of the source of these other sites.
+    coarse : ForwardModel or None
+        A cheaper model with the inputs and outputs of `forward`, which corrects it.
     """
 
     title: str
@@ -68,6 +70,7 @@ class Problem(ProcessesAndRows):
     grid: Grid | None = None
     sources: tuple[Source, ...] = ()
     first_source: str = "survey"
+    coarse: ForwardModel | None = None
 
     @property
     def stored_draws(self) -> int:
@@ -139,6 +142,18 @@ class Problem(ProcessesAndRows):
             sources=tuple(source.select(sites) for source in self.sources),
         )
 
+    @property
+    def with_coarse_model(self) -> Problem | None:
+        """The problem with the coarse models of all simulators in their place; None if there are none."""
+        if self.coarse is None:
+            return None
+        sources = tuple(
+            source if source.coarse is None else replace(source, forward=source.coarse, coarse=None)
+            for source in self.sources
+        )
+        own = self.with_inference(max_runs=self.inference.max_coarse_runs)
+        return replace(own, forward=self.coarse, coarse=None, sources=sources)
+
     def join(self, others: Mapping[str, Problem], *, direct: Collection[str] = ()) -> Problem:
         """Return the joint problem of this one and others with the same coordinates; latents are shared by name.
 
@@ -186,6 +201,7 @@ class Problem(ProcessesAndRows):
                 name in direct,
                 p.inference.runs_per_site if p.inference.runs_per_site != self.inference.runs_per_site else None,
                 single_sites=self.grid is not None and p.grid is None,
+                coarse=p.coarse,
             )
             for start, (name, p) in zip(starts[1:], others.items(), strict=False)
         )
@@ -266,7 +282,7 @@ class Problem(ProcessesAndRows):
             return (Part(self.first_source, self, everything, np.arange(self.noise_std.shape[1]), everything),)
         elsewhere = np.concatenate([source.sites for source in self.sources])
         own = np.setdiff1d(np.arange(self.survey.size), elsewhere)
-        first = Source(self.first_source, own, self.forward, self.inputs, self.outputs)
+        first = Source(self.first_source, own, self.forward, self.inputs, self.outputs, coarse=self.coarse)
         return tuple(self._part(source) for source in (first, *self.sources))
 
     def _part(self, source: Source) -> Part:
@@ -280,6 +296,7 @@ class Problem(ProcessesAndRows):
                 outputs=source.outputs,
                 grid=None,
                 sources=(),
+                coarse=None,
             )
             nowhere = np.full(self.survey.size, -1)
             return Part(source.name, problem, source.sites, source.sites, nowhere, direct=source.direct)
@@ -300,6 +317,7 @@ class Problem(ProcessesAndRows):
             outputs=source.outputs,
             sources=(),
             grid=None if source.single_sites else self.grid,
+            coarse=source.coarse,
         )
         if source.runs_per_site is not None:
             problem = problem.with_inference(runs_per_site=source.runs_per_site)

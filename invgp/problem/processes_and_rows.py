@@ -71,6 +71,7 @@ class ProcessesAndRows:
     inputs: tuple[SimulatorVariable, ...]
     outputs: tuple[SimulatorVariable, ...]
     grid: Grid | None
+    coarse: ForwardModel | None
 
     @property
     def latent_count(self) -> int:

@@ -49,6 +49,8 @@ class Source:
         Noise of these values.
     single_sites : bool
         Whether it is a site model in the inversion of a field model: its simulator takes the latents at one site.
+    coarse : ForwardModel or None
+        A cheaper model with the same inputs and outputs.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Source:
     survey: Survey | None = None
     noise: Noise | None = None
     single_sites: bool = False
+    coarse: ForwardModel | None = None
 
     def select(self, sites: Integers) -> Source:
         """Return the source in a survey that has only some of the sites (B,), in this order.
@@ -213,6 +216,8 @@ def check_can_join(own: ProcessesAndRows, other: ProcessesAndRows, name: str) ->
         _check_site_model(own, own.grid, other, name)
     if own.grid is not None and other.grid is not None and not np.array_equal(own.grid.X, other.grid.X):
         raise ArgumentError(f"others: must have the grid of this problem, {name!r} had another one")
+    if (own.coarse is None) != (other.coarse is None):
+        raise ArgumentError(f"others: must all have a coarse model or none, {name!r} differs from this problem")
     if own.noise.covariance is not None or other.noise.covariance is not None:
         raise ArgumentError("others: must have noise without a covariance of all data")
     known = {latent.name: latent for latent in own.latents}

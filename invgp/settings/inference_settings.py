@@ -77,6 +77,12 @@ class InferenceSettings(Settings):
         "100 per site and at least 2,000 with an emulator, 5,000 per site and at least 50,000 without one; for 'full "
         "gaussian' no limit",
     )
+    max_coarse_runs: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**12,
+        description="maximum number of runs of the coarse model, [forward.coarse]; none: 1,000",
+    )
     kept_variance: float = Field(
         default=0.9999,
         gt=0,

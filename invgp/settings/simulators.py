@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationError
 
 from invgp.adapters import BatchedModel, CallableModel, ExecutableModel, PersistentModel, UmbridgeModel
 from invgp.formatting import did_you_mean, format_value, join_names
 from invgp.settings.output_files import OutputFiles, OutputFileSection
-from invgp.settings.section import Section, WholeSentenceError
+from invgp.settings.section import Section, WholeSentenceError, sentences
 from invgp.settings.values import LONGEST, MOST, FunctionName, Kind, Name, UnitText
 
 
@@ -124,6 +124,16 @@ class BoundsSection(Section):
     max: float | None = Field(default=None, description="the largest number; none: any")
 
 
+def _check_coarse(value: object) -> object:
+    """Check the table of a coarse model, which may have any adapter; None stays None."""
+    if value is None:
+        return None
+    try:
+        return CoarseSection.model_validate({"forward": value}).forward
+    except ValidationError as error:
+        raise WholeSentenceError([text.removeprefix("forward.") for text in sentences(error)]) from None
+
+
 class ForwardSection(Section):
     """Keys of all simulators."""
 
@@ -134,6 +144,11 @@ class ForwardSection(Section):
     )
     inputs: Inputs = Field(description="a list of the latents and site columns that go in, in the simulator's order")
     outputs: Outputs = Field(description="a list of the observations that come out, in the simulator's order")
+    coarse: Annotated[Any, BeforeValidator(_check_coarse), Kind("table")] = Field(
+        default=None,
+        description="for field models, a cheaper model of the same outputs: a table [forward.coarse] with the keys of "
+        "[forward]; by default with its inputs and outputs",
+    )
 
 
 class ProgramSection(ForwardSection):
@@ -309,6 +324,20 @@ class UmbridgeSection(ForwardSection):
     )
 
 
+def _complete_coarse(forward: dict[str, Any]) -> dict[str, Any]:
+    """Return a table [forward] whose coarse model has the inputs and outputs of the fine one, unless it has its own."""
+    coarse = forward.get("coarse")
+    if not isinstance(coarse, dict):
+        return forward
+    kind = forward.get("kind", "site")
+    if "coarse" in coarse:
+        raise WholeSentenceError(["coarse.coarse: must be left out, was given; there are two fidelities"])
+    if coarse.get("kind", kind) != kind:
+        raise WholeSentenceError([f"coarse.kind: must be that of [forward], {kind!r}, was {coarse['kind']!r}"])
+    shared = {key: forward[key] for key in ("kind", "inputs", "outputs") if key in forward}
+    return forward | {"coarse": shared | coarse}
+
+
 def _known_adapter(value: object) -> object:
     """Check `adapter`, by which pydantic selects the table."""
     if not isinstance(value, dict):
@@ -323,7 +352,7 @@ def _known_adapter(value: object) -> object:
                 f"{format_value(adapter)}{did_you_mean(adapter, ADAPTERS)}"
             ]
         )
-    return value
+    return _complete_coarse(value)
 
 
 AnySimulator = (
@@ -336,3 +365,9 @@ AnySimulator = (
     | UmbridgeSection
 )
 Forward = Annotated[Annotated[AnySimulator, Field(discriminator="adapter")], BeforeValidator(_known_adapter)]
+
+
+class CoarseSection(Section):
+    """A coarse model, checked by itself: a table that contains itself would be checked twice by pydantic."""
+
+    forward: Forward

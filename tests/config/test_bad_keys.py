@@ -50,13 +50,13 @@ UNKNOWN_KEYS = [
         "callable",
         {"function =": "funktion ="},
         "forward.funktion: unknown key; valid: 'adapter', 'function', 'vectorised', 'partial', 'jacobian', "
-        "'jacobian_cost', 'kind', 'inputs' and 'outputs'; did you mean 'function'?",
+        "'jacobian_cost', 'kind', 'inputs', 'outputs' and 'coarse'; did you mean 'function'?",
     ),
     Case(
         "callable, far from any",
         {"function =": "xyz = 1\nfunction ="},
         "forward.xyz: unknown key; valid: 'adapter', 'function', 'vectorised', 'partial', 'jacobian', "
-        "'jacobian_cost', 'kind', 'inputs' and 'outputs'",
+        "'jacobian_cost', 'kind', 'inputs', 'outputs' and 'coarse'",
     ),
     Case(
         "input",
@@ -80,8 +80,8 @@ UNKNOWN_KEYS = [
         "inference",
         {"samples =": "sample ="},
         "inference.sample: unknown key; valid: 'posterior', 'estimator', 'emulator', 'runs_per_site', "
-        "'emulator_error', 'max_runs', 'kept_variance', 'localisation', 'inducing', 'learn_inducing', 'batch' and "
-        "10 more; did you mean 'samples'?",
+        "'emulator_error', 'max_runs', 'max_coarse_runs', 'kept_variance', 'localisation', 'inducing', "
+        "'learn_inducing' and 11 more; did you mean 'samples'?",
     ),
     Case(
         "output",
@@ -95,7 +95,7 @@ UNKNOWN_KEYS_OF_A_PROGRAM = [
         "executable",
         {"timeout = 10": "time_out = 10"},
         "forward.time_out: unknown key; valid: 'adapter', 'command', 'input_files', 'output_files', 'target_file', "
-        "'fallback', 'files', 'bounds', 'keep', 'timeout', 'partial' and 5 more; did you mean 'timeout'?",
+        "'fallback', 'files', 'bounds', 'keep', 'timeout', 'partial' and 6 more; did you mean 'timeout'?",
     ),
     Case(
         "input file",

@@ -142,7 +142,7 @@ BATCHED = PERSISTENT.replace('"persistent"', '"batched"')
             PERSISTENT,
             "rows = 5",
             "forward.rows: unknown key; valid: 'adapter', 'command', 'timeout', 'partial', 'threads', 'environment', "
-            "'kind', 'inputs' and 'outputs'",
+            "'kind', 'inputs', 'outputs' and 'coarse'",
         ),
         (PERSISTENT, "timeout = 0", "forward.timeout: must be greater than 0, was 0"),
         (PERSISTENT, 'threads = "two"', "forward.threads: must be a whole number, was 'two'"),

@@ -39,8 +39,9 @@ from invgp.core.field.field_gaussian import (
 )
 from invgp.core.field.local_regression import Block, fit_blocks
 from invgp.core.field.missing_outputs import complete_blocks
-from invgp.core.field.regression import KernelParameters, Modes, fit_regression
+from invgp.core.field.regression import KernelParameters, Modes, Regression, fit_regression
 from invgp.core.field.regression_likelihood import AnyRegression, RegressionLikelihood
+from invgp.core.field.two_fidelities import CoarseTrend, fit_correction
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ class FieldState:
         Indices of the runs that the regression uses.
     slopes : Array, shape (n, D, R), or None
         Jacobians of these runs; None if they have none.
+    coarse_runs : Array of int, or None
+        Indices of the runs of a coarse model that its regression uses; None without a coarse model.
     """
 
     q: Gaussian
@@ -110,6 +113,7 @@ class FieldState:
     regression: AnyRegression | None = None
     fitted_runs: Array = None
     slopes: Array | None = None
+    coarse_runs: Array | None = None
 
     @property
     def few_runs(self) -> Array:
@@ -251,6 +255,7 @@ class FieldInference:
         rng: np.random.Generator,
         steps: int = 40,
         slopes: Array | None = None,
+        coarse: tuple[Array, Array] | None = None,
     ) -> tuple[FieldState, FieldInfo]:
         """Update the state with valid runs.
 
@@ -269,6 +274,9 @@ class FieldInference:
         slopes : Array, shape (n, D, R), or None
             Jacobians of the outputs by the variables. They are used if all runs have them, no output is missing and
             there are no blocks.
+        coarse : pair of Array, shapes (n', R) and (n', D), or None
+            Variables and outputs of all runs of a coarse model. Then no output may be missing, and there must be no
+            blocks.
 
         Returns
         -------
@@ -284,10 +292,16 @@ class FieldInference:
         fitted_runs = self._nearest_runs(state.q, w)
         fitted = [part if part is None else xp.take(part, fitted_runs, axis=0) for part in (w, outputs, slopes)]
         recent = max(int(np.count_nonzero(to_numpy(fitted_runs) >= w.shape[0] - latest)), 1)
-        regression = self._fit_regression(fitted[0], fitted[1], state, fitted[2], recent)
+        coarse_runs = None
+        if coarse is None:
+            regression = self._fit_regression(fitted[0], fitted[1], state, fitted[2], recent)
+        else:
+            coarse_runs = self._nearest_runs(state.q, coarse[0])
+            of_coarse = [xp.take(part, coarse_runs, axis=0) for part in coarse]
+            regression = self._fit_two_fidelities(fitted[0], fitted[1], of_coarse[0], of_coarse[1], state)
         linear, error_free, elbo = self._linearise(regression, replace(state.linear, mean=state.q.mean))
         q = self._sample_moments(regression, linear, rng, steps)
-        new = FieldState(q, linear, error_free, w, outputs, regression, fitted_runs, slopes)
+        new = FieldState(q, linear, error_free, w, outputs, regression, fitted_runs, slopes, coarse_runs)
         return new, FieldInfo(elbo, movement(state.linear, linear), few_runs_share(linear, error_free))
 
     def _fit_regression(
@@ -316,6 +330,17 @@ class FieldInference:
             )
             hyper = [part.hyper for part in regression.parts]
         return regression
+
+    def _fit_two_fidelities(
+        self, w: Array, outputs: Array, coarse_w: Array, coarse_outputs: Array, state: FieldState
+    ) -> Regression:
+        """Fit the regression of fine runs at w (n, R), given coarse runs at other variables (n', R)."""
+        former = state.regression if isinstance(state.regression, Regression) else None
+        trend = None if former is None else former.trend
+        start = trend.coarse.hyper if isinstance(trend, CoarseTrend) else None
+        coarse = fit_regression(self.modes, coarse_w, self._decorrelate_noise(coarse_outputs), start)
+        hyper = None if former is None else former.hyper
+        return fit_correction(self.modes, w, self._decorrelate_noise(outputs), coarse, hyper)
 
     def _fit_complete_outputs(
         self,

@@ -10,8 +10,9 @@ the forward model is smooth.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,6 +136,50 @@ class Modes:
         return weights / xp.sum(weights)
 
 
+class Trend(Protocol):
+    """Part of z, a function of the variables w, that is known: the process describes what it leaves."""
+
+    def inner_products(self, w: Array) -> Array:
+        """Compute numbers (m, p) for predictions at w (m, R) that are linear in w."""
+
+    def mean(self, w: Array, inner_products: Array) -> Array:
+        """Compute the trend (m, k) at w (m, R), given its `inner_products`."""
+
+    def mean_with_derivatives(self, w: Array) -> tuple[Array, Callable[[Array], Array]]:
+        """Compute the trend (m, k) at w (m, R), and the chain rule from derivatives by it (m, k) to those by w."""
+
+    def average_over(self, q: LowRankGaussian) -> tuple[Array, Array]:
+        """Compute value (k,) and slope (k, R) of the trend, averaged over w ~ q."""
+
+
+@dataclass(frozen=True)
+class LinearTrend:
+    """A trend that is linear in the variables.
+
+    Attributes
+    ----------
+    slope : Array, shape (k, R)
+    """
+
+    slope: Array
+
+    def inner_products(self, w: Array) -> Array:
+        """Return no numbers (m, 0): the trend itself takes one product."""
+        return w[:, :0]
+
+    def mean(self, w: Array, inner_products: Array) -> Array:  # noqa: ARG002 - it is that of a protocol
+        """Compute the trend (m, k) at w (m, R)."""
+        return w @ array_namespace(w).matrix_transpose(self.slope)
+
+    def mean_with_derivatives(self, w: Array) -> tuple[Array, Callable[[Array], Array]]:
+        """Compute the trend (m, k) at w (m, R), and its chain rule."""
+        return self.mean(w, w), lambda by_expectation: by_expectation @ self.slope
+
+    def average_over(self, q: LowRankGaussian) -> tuple[Array, Array]:
+        """Compute value (k,) and slope (k, R) of the trend, averaged over w ~ q."""
+        return self.slope @ q.mean, self.slope
+
+
 @dataclass(frozen=True)
 class Regression:
     """Regression that replaces the forward model.
@@ -163,8 +208,9 @@ class Regression:
         Lower Cholesky factor of the covariance of the runs.
     variances : Array, shape (k,)
         Variance of each z in units of the kernel.
-    slope : Array, shape (k, R), or None
-        Slope of a linear trend of z, if the runs have Jacobians: z is the process plus the trend.
+    trend : Trend or None
+        A linear trend of z if the runs have Jacobians, or the regression of a coarse model: z is the process plus the
+        trend.
     virtual : VirtualRuns or None
         Points next to runs that follow the runs in `w`, if the runs have Jacobians.
     """
@@ -178,7 +224,7 @@ class Regression:
     coefficients: Array
     factor: Array
     variances: Array
-    slope: Array | None = None
+    trend: Trend | None = None
     virtual: VirtualRuns | None = None
 
     @cached_property
@@ -192,7 +238,7 @@ class Regression:
         return array_namespace(self.w).square(self.w) @ self.weights
 
     def inner_products(self, w: Array) -> Array:
-        """Compute the weighted inner products (m, n) of w (m, R) with the runs.
+        """Compute the weighted inner products (m, n) of w (m, R) with the runs, followed by those of the trend.
 
         They are linear in w, and the most expensive part of a prediction.
 
@@ -203,8 +249,12 @@ class Regression:
 
         Returns
         -------
-        array, shape (m, n)
+        array, shape (m, n + p)
         """
+        own = self._own_inner_products(w)
+        return own if self.trend is None else array_namespace(w).concat([own, self.trend.inner_products(w)], axis=1)
+
+    def _own_inner_products(self, w: Array) -> Array:
         return (w * self.weights) @ array_namespace(w).matrix_transpose(self.w)
 
     @property
@@ -236,25 +286,20 @@ class Regression:
 
         Parameters
         ----------
-        inner_products : Array, shape (m, n), or None
+        inner_products : Array, shape (m, n + p), or None
             `inner_products` of w, if it has been computed already.
         """
-        xp = array_namespace(w)
+        xp, runs = array_namespace(w), self.w.shape[0]
         squared_norms = xp.square(w) @ self.weights
-        across = regression_kernel(
-            self.hyper,
-            self.inner_products(w) if inner_products is None else inner_products,
-            squared_norms,
-            self.squared_norms,
-        )
+        inner_products = self.inner_products(w) if inner_products is None else inner_products
+        across = regression_kernel(self.hyper, inner_products[:, :runs], squared_norms, self.squared_norms)
         half = solve_triangular(self.factor, xp.matrix_transpose(across))
         variance = 1.0 + squared_norms + float(np.exp(self.hyper[1])) - sum_of_squares(half)
         variance = xp.where(variance > 0.0, variance, xp.zeros_like(variance)) + float(np.exp(self.hyper[3]))
-        return across @ self.coefficients + self._trend(w), variance[:, None] * self.variances
-
-    def _trend(self, w: Array) -> Array | float:
-        """Compute the trend (m, k) at w (m, R); 0 without Jacobians."""
-        return 0.0 if self.slope is None else w @ array_namespace(w).matrix_transpose(self.slope)
+        expected = across @ self.coefficients
+        if self.trend is not None:
+            expected = expected + self.trend.mean(w, inner_products[:, runs:])
+        return expected, variance[:, None] * self.variances
 
     def predictions_with_derivatives(self, w: Array) -> tuple[Array, Array, ChainRule]:
         """Compute expectation and variance (m, k) of z at w (m, R), and the chain rule for their derivatives.
@@ -269,9 +314,13 @@ class Regression:
         tuple of array, array and callable
         """
         xp = array_namespace(w)
-        inner_products = self.inner_products(w)
+        inner_products = self._own_inner_products(w)
         squared_norms = xp.square(w) @ self.weights
         across = regression_kernel(self.hyper, inner_products, squared_norms, self.squared_norms)
+        expected, trend_rule = across @ self.coefficients, None
+        if self.trend is not None:
+            trend, trend_rule = self.trend.mean_with_derivatives(w)
+            expected = expected + trend
         smooth = (across - inner_products - 1.0) * float(np.exp(-2.0 * self.hyper[2]))
         half = solve_triangular(self.factor, xp.matrix_transpose(across))
         explained = xp.matrix_transpose(solve_triangular(self.factor, half, transposed=True))
@@ -286,9 +335,9 @@ class Regression:
             by_smooth = by_across * smooth
             straight = (by_across + by_smooth) @ self.w
             by_w = self.weights * (straight + w * (2.0 * by_kernel - xp.sum(by_smooth, axis=1)[:, None]))
-            return by_w if self.slope is None else by_w + by_expectation @ self.slope
+            return by_w if trend_rule is None else by_w + trend_rule(by_expectation)
 
-        return across @ self.coefficients + self._trend(w), variance[:, None] * self.variances, chain_rule
+        return expected, variance[:, None] * self.variances, chain_rule
 
     def run_weights(self, w: Array) -> list[Array]:
         """Compute the weights (m, n) of the centred runs in the expected outputs at w (m, R), as a list of one.
@@ -338,9 +387,10 @@ class Regression:
         straight = self.w * self.weights
         value = (1.0 + (straight @ q.mean[:, None])[:, 0] + smooth) @ self.coefficients
         slope = xp.matrix_transpose(self.coefficients) @ (straight + slope)
-        if self.slope is None:
+        if self.trend is None:
             return value, slope
-        return value + self.slope @ q.mean, slope + self.slope
+        of_trend = self.trend.average_over(q)
+        return value + of_trend[0], slope + of_trend[1]
 
 
 def regression_kernel(
@@ -427,24 +477,40 @@ def fit_regression(
     coefficients = solve_triangular(factor, solve_triangular(factor, z), transposed=True)
     if trend is None:
         return Regression(modes, hyper, w, scale, centre, directions, coefficients, factor, variances)
-    # Directions in which only the trend varies have no process.
-    beyond = trend - xp.matrix_transpose(directions) @ (directions @ trend)
+    process = Regression(modes, hyper, w, scale, centre, directions, coefficients, factor, variances)
+    process = add_directions(process, trend, options=options)
+    return replace(process, trend=LinearTrend(process.directions @ trend), virtual=virtual)
+
+
+def add_directions(
+    regression: Regression, slopes: Array, variance: float = 0.0, options: RegressionOptions = RegressionOptions()
+) -> Regression:
+    """Add directions of the outputs in which only a trend varies at the runs.
+
+    Parameters
+    ----------
+    regression : Regression
+        Regression without a trend.
+    slopes : Array, shape (D, r), standard deviations of the noise
+        Changes of the outputs by the trend.
+    variance : float
+        Variance of the process in these directions, in units of the kernel; its expectation is 0.
+    options : RegressionOptions
+
+    Returns
+    -------
+    Regression
+    """
+    xp, directions = array_namespace(slopes), regression.directions
+    beyond = slopes - xp.matrix_transpose(directions) @ (directions @ slopes)
     _, sizes, more = xp.linalg.svd(xp.matrix_transpose(beyond), full_matrices=False)
     more = more[: int(np.count_nonzero(to_numpy(sizes) > options.constant_threshold)), :]
     nothing = xp.zeros_like(more[:, 0])
-    directions = xp.concat([directions, more])
-    return Regression(
-        modes,
-        hyper,
-        w,
-        scale,
-        centre,
-        directions,
-        xp.concat([coefficients, xp.zeros_like(w[:, :1]) * nothing], axis=1),
-        factor,
-        xp.concat([variances, nothing]),
-        directions @ trend,
-        virtual,
+    return replace(
+        regression,
+        directions=xp.concat([directions, more]),
+        coefficients=xp.concat([regression.coefficients, xp.zeros_like(regression.w[:, :1]) * nothing], axis=1),
+        variances=xp.concat([regression.variances, nothing + variance]),
     )
 
 
