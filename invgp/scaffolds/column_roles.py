@@ -231,7 +231,7 @@ def _read_number_columns(table: Table) -> tuple[list[SurveyColumn], list[str]]:
     columns: list[SurveyColumn] = []
     others: list[str] = []
     for name in table.names:
-        header = parse_header(name)
+        header = _with_unit_before_std(parse_header(name))
         unit = table.unit_of(name)
         try:
             values = table.columns([name], unit or "1", "--from-data")
@@ -248,6 +248,15 @@ def _read_number_columns(table: Table) -> tuple[list[SurveyColumn], list[str]]:
             unit = header.unit or "degrees"
         columns.append(SurveyColumn(replace(header, unit=unit or header.unit), values[:, 0]))
     return columns, others
+
+
+def _with_unit_before_std(header: Header) -> Header:
+    """Return a header with the unit that precedes a word for a standard deviation, as in `twt_ms_error`."""
+    stem, _, last = re.sub(r"\s+", "_", header.column.strip()).rpartition("_")
+    if header.unit or last.lower() not in STD_WORDS or not stem:
+        return header
+    before = parse_header(stem)
+    return replace(header, name=f"{before.name}_{last.lower()}", number=before.number, unit=before.unit)
 
 
 def _name_without_std(header: Header, names: set[str]) -> str | None:

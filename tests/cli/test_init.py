@@ -195,6 +195,8 @@ def test_that_a_header_is_taken_apart(column: str, header: Header) -> None:
     [
         ("x_m,twt_ms,twt_err_ms", {"twt": ["twt_err_ms"]}, ""),
         ("x_m,twt_ms,twterr", {"twt": ["twterr"]}, ""),
+        ("x_m,twt_ms,twt_ms_uncertainty", {"twt": ["twt_ms_uncertainty"]}, ""),
+        ("x_m,gz (mGal),gz (mGal) error", {"gz": ["gz (mGal) error"]}, ""),
         ("x_m,twt_ms,sigma twt", {"twt": ["sigma twt"]}, ""),
         ("x_m,twt_ms,error", {"twt": ["error"]}, ""),
         ("x_m,twt_ms,stdev (ms)", {"twt": ["stdev (ms)"]}, ""),
