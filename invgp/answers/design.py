@@ -56,6 +56,8 @@ def rank_candidates(
     seed : int
     """
     points = points_of(posterior)
+    if points.attrs.get("invgp_scalars", "") == points.attrs["invgp_latents"]:
+        raise ArgumentError("posterior: must have a latent that is a field, had only scalars")
     field = read_posterior_field(points)
     listed = read_candidates(candidates, points, emulated)
     count = len(listed.candidates)

@@ -282,7 +282,7 @@ def influence_dataset(
 def hardest_pulls(problem: Problem, points: xr.Dataset, found: DatumInfluence, count: int) -> list[dict[str, object]]:
     """Return the data that pull hardest: what they are, and the field and place that they move most."""
     names = [
-        (latent.name, "" if latent.labels is None else str(latent.labels[k]))
+        (latent, "" if latent.labels is None else str(latent.labels[k]))
         for latent in problem.latents
         for k in range(latent.size)
     ]
@@ -298,7 +298,7 @@ def hardest_pulls(problem: Problem, points: xr.Dataset, found: DatumInfluence, c
         n, p = divmod(int(i), found.pull.shape[1])
         if not size[i] > 0.0:
             break
-        latent, place = names[int(found.process[n, p])], int(found.place[n, p])
+        (latent, label), place = names[int(found.process[n, p])], int(found.place[n, p])
         rows.append(
             {
                 "observation": columns[p][0],
@@ -306,9 +306,9 @@ def hardest_pulls(problem: Problem, points: xr.Dataset, found: DatumInfluence, c
                 "site": n + 1,
                 "leverage": float(found.leverage[n, p]),
                 "pull": float(found.pull[n, p]),
-                "latent": latent[0],
-                "latent_label": latent[1],
-                "place": {c: float(points[c].values[place]) for c in coordinates},
+                "latent": latent.name,
+                "latent_label": label,
+                "place": {} if latent.is_scalar else {c: float(points[c].values[place]) for c in coordinates},
             }
         )
     return rows

@@ -10,6 +10,7 @@ from invgp import netcdf
 from invgp.api.emulated_files import (
     check_result_paths,
     field_problem,
+    is_field_model,
     limit_threads,
     open_emulated,
     posterior_and_emulator,
@@ -358,7 +359,7 @@ def _evidence_of(
     if stored is not None:
         return ModelEvidence(name, stored, STORED if is_averaged(dataset) else PLUGGED_IN)
     try:
-        if "node" in dataset.dims and "invgp_revision_method" not in dataset.attrs:
+        if is_field_model(dataset) and "invgp_revision_method" not in dataset.attrs:
             problem, ledger = field_problem(dataset, source, config)
             found = field_evidence(problem, ledger, int(dataset.attrs["invgp_seed"]))
         else:

@@ -85,7 +85,13 @@ def posterior_and_emulator(
         dataset = _read_file(path, path.absolute(), _modified(path))
     else:
         dataset = read_posterior(posterior)
-    return (dataset, None) if "node" in dataset.dims else emulated_posterior(posterior, config)
+    return (dataset, None) if is_field_model(dataset) else emulated_posterior(posterior, config)
+
+
+def is_field_model(posterior: xr.Dataset) -> bool:
+    """Return whether a posterior is that of a field model, on a grid or of scalars only."""
+    only_scalars = posterior.attrs.get("invgp_scalars", "") == posterior.attrs["invgp_latents"]
+    return "node" in posterior.dims or (only_scalars and "emulator_run_site" not in posterior)
 
 
 def field_problem(

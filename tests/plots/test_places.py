@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import xarray as xr
 
 from invgp import plots
@@ -61,3 +62,33 @@ def test_that_the_influence_shows_the_reductions_by_each_source_at_the_places_of
     elsewhere = result.assign_coords(northing=("node", [0.0, 1.0, 2.0], {"units": "m"}))
     elsewhere.attrs["invgp_node_coordinates"] = "position northing"
     assert len(plots.plot_influence(elsewhere).axes) == 3  # a map of a field does not fit to sites on a line
+
+
+@pytest.mark.parametrize("coordinates", ["x", "x y"])
+def test_that_the_prior_shows_fields_scalars_and_labels(coordinates: str) -> None:
+    rng = np.random.default_rng(1)
+    names = coordinates.split()
+    prior = xr.Dataset(
+        {
+            "depth_prior_sample": (("realization", "site", "layer"), rng.normal(size=(20, 6, 2)), {"units": "m"}),
+            "shift_prior_sample": ("realization", rng.normal(size=20), {"units": "s"}),
+            "time_observed": (("site", "layer"), rng.normal(size=(6, 2)), {"units": "s"}),
+            "time_simulated": (("run", "site", "layer"), rng.normal(size=(4, 6, 2)), {"units": "s"}),
+        },
+        coords={"layer": [1, 2], **{name: ("site", rng.uniform(size=6), {"units": "m"}) for name in names}},
+        attrs={
+            "invgp_coordinates": coordinates,
+            "invgp_site_coordinates": coordinates,
+            "invgp_latents": "depth shift",
+            "invgp_observations": "time",
+        },
+    )
+    figure = plots.plot_prior(prior)
+    maps = [ax for ax in figure.axes if ax.collections and ax.get_ylabel() == "y (m)"]
+    assert len(maps) == (0 if len(names) == 1 else 6)  # three draws of both layers
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts == ["layer 1", "layer 2", "simulated from the prior", "observed"]
+    (scalar,) = [ax for ax in figure.axes if ax.get_xlabel().startswith("Shift, prior")]
+    np.testing.assert_array_equal(scalar.lines[0].get_xdata(), prior["shift_prior_sample"])
+    only = prior.drop_vars(["depth_prior_sample"]).isel(run=slice(0)).assign_attrs(invgp_latents="shift")
+    assert len(plots.plot_prior(only).axes) == 1

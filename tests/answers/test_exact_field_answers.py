@@ -1,4 +1,4 @@
-"""Answers about field models with a borehole, against closed forms and importance sampling in NumPy."""
+"""Answers about field models, with a borehole or of scalars only, against closed forms and importance sampling."""
 
 import numpy as np
 import pytest
@@ -88,3 +88,44 @@ def test_that_the_evidence_of_a_nonlinear_field_model_is_that_of_importance_samp
     assert error < 0.05
     assert posterior.attrs["invgp_log_evidence_error"] < 0.05
     assert posterior.attrs["invgp_log_evidence"] == pytest.approx(reference, abs=0.1)
+
+
+@pytest.mark.slow
+def test_that_answers_about_scalars_without_a_grid_are_exact(tmp_path):
+    rng = np.random.default_rng(2)
+    H, std, noise = rng.standard_normal((15, 3)), 1.5, 0.3
+    y = H @ np.asarray([1.0, -0.5, 2.0]) + noise * rng.standard_normal(15)
+
+    def scalar_problem(std):
+        return invgp.define(
+            {"y": y},
+            observations={"y": "m"},
+            latents={name: {"unit": "1", "domain": "scalar", "mean": 0, "std": std} for name in "abc"},
+            forward={"function": lambda a, b, c: np.stack([a, b, c], axis=-1) @ H.T, "kind": "field"},
+            noise={"y": noise},
+        )
+
+    def moments(kept, std=std):
+        S = std**2 * H[kept] @ H[kept].T + noise**2 * np.eye(kept.sum())
+        gain = np.linalg.solve(S, std**2 * H[kept]).T
+        return gain @ y[kept], std**2 * np.eye(3) - std**2 * gain @ H[kept], multivariate_normal(cov=S).logpdf(y[kept])
+
+    problem, path, every = scalar_problem(std), tmp_path / "posterior.nc", np.ones(15, dtype=bool)
+    invgp.write(invgp.invert(problem, ledger=tmp_path / "posterior.ledger.sqlite"), path)
+    mean, covariance, _ = moments(every)
+    narrow = invgp.revise(path, problem=scalar_problem(0.5), config=problem)
+    changed, spread, evidence = moments(every, 0.5)
+    np.testing.assert_allclose([narrow[name].item() for name in "abc"], changed, atol=1e-3)
+    np.testing.assert_allclose([narrow[f"{name}_std"].item() for name in "abc"], np.sqrt(np.diag(spread)), rtol=1e-3)
+    assert narrow.attrs["invgp_log_evidence"] == pytest.approx(evidence, abs=0.05)
+    influence = invgp.influence(path, config=problem)
+    scores = invgp.crossvalidate(path, config=problem)["held_out_log_score"].values
+    for n in range(15):
+        own, cover, _ = moments(np.arange(15) != n)
+        pull = np.max(np.abs(mean - own) / np.sqrt(np.diagonal(covariance)))
+        assert influence["y_pull"].values[n] == pytest.approx(pull, rel=0.01)
+        exact = multivariate_normal(H[n] @ own, H[n] @ cover @ H[n] + noise**2).logpdf(y[n])
+        assert scores[n] == pytest.approx(exact, abs=0.3)
+    (tmp_path / "places.csv").write_text("quantity,std\na,1\n")
+    with pytest.raises(invgp.InvgpError, match=r"^posterior: must have a latent that is a field, had only scalars$"):
+        invgp.design(path, tmp_path / "places.csv", config=problem)
