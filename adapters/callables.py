@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .device_arrays import Convert, converter, to_host
 from .function_imports import import_function
 from .protocol import AdapterError, Evaluations, Floats, Quantity, RunContext, Status, output_size
 from .quantities import check_batch, check_quantities, digest_of, size_of, type_name
@@ -60,6 +61,10 @@ class CallableModel:
         Whether the function also returns the Jacobian of its outputs.
     jacobian_cost : float
         Cost of a Jacobian in runs, at least 0.
+    arrays : str
+        Library of the arrays that the function receives, on its default device: ``"numpy"``, ``"cupy"``, ``"jax"``,
+        ``"torch"``, or another module with `asarray`. A number of a function that takes one row is then an array of
+        shape (). Results may be arrays of any library with DLPack, on any device.
     search_path : Path, optional
         Directory that is put at the start of ``sys.path`` to import `function` by name.
     name : str
@@ -84,10 +89,12 @@ class CallableModel:
     rows: int | None = None
     jacobian: bool = False
     jacobian_cost: float = 0.0
+    arrays: str = "numpy"
     search_path: Path | None = None
     name: str = ""
     digest: str = field(init=False, repr=False)
     _call: Callable[..., Any] = field(init=False, repr=False, compare=False)
+    _convert: Convert = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_quantities("inputs", self.inputs)
@@ -98,17 +105,20 @@ class CallableModel:
         self._check_parameters(call)
         # The only assignments to a frozen instance: values that the settings determine.
         object.__setattr__(self, "_call", call)
+        object.__setattr__(self, "_convert", converter(self.arrays))
         object.__setattr__(self, "name", self.name or _qualified_name(call).rpartition(".")[2])
         object.__setattr__(self, "digest", self._compute_digest(call))
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
+        del state["_convert"]
         if isinstance(self.function, str):
             del state["_call"]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        object.__setattr__(self, "_convert", converter(self.arrays))
         if "_call" in state:
             return
         call = self._resolve()
@@ -209,9 +219,11 @@ class CallableModel:
             # A copy, because the function may change it in place.
             part = values[:, start : start + quantity.size].copy()
             if self.vectorised:
-                arguments[quantity.name] = part[:, 0] if quantity.labels is None else part
+                arguments[quantity.name] = self._convert(part[:, 0] if quantity.labels is None else part)
+            elif quantity.labels is None and self.arrays == "numpy":
+                arguments[quantity.name] = float(part[0, 0])
             else:
-                arguments[quantity.name] = float(part[0, 0]) if quantity.labels is None else part[0]
+                arguments[quantity.name] = self._convert(part[0, 0, ...] if quantity.labels is None else part[0])
             start += quantity.size
         return arguments
 
@@ -291,11 +303,13 @@ class CallableModel:
 
     def _compute_digest(self, call: Callable[..., Any]) -> str:
         flags = [name for name in ("partial", "jacobian") if getattr(self, name)]
+        flags += [] if self.arrays == "numpy" else [self.arrays]
         settings = (self.inputs, self.outputs, self.vectorised, *flags)
         return digest_of([_qualified_name(call), _source(call), repr(settings)])
 
 
 def _as_floats(name: str, result: Any) -> Floats:
+    result = to_host(result)
     if isinstance(result, np.ma.MaskedArray):
         result = np.ma.filled(result.astype(np.float64), np.nan)
     try:

@@ -200,6 +200,11 @@ class CallableSection(ForwardSection):
         ge=0.0,
         allow_inf_nan=False,
     )
+    arrays: str = Field(
+        default=CallableModel.arrays,
+        description="library of the arrays that it receives: 'numpy', 'cupy', 'jax' or 'torch', on the default device "
+        "of the library; it may return arrays of any of them",
+    )
 
 
 class ExecutableSection(FilesSection):

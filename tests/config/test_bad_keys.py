@@ -50,13 +50,13 @@ UNKNOWN_KEYS = [
         "callable",
         {"function =": "funktion ="},
         "forward.funktion: unknown key; valid: 'adapter', 'function', 'vectorised', 'partial', 'jacobian', "
-        "'jacobian_cost', 'kind', 'inputs', 'outputs' and 'coarse'; did you mean 'function'?",
+        "'jacobian_cost', 'arrays', 'kind', 'inputs', 'outputs' and 'coarse'; did you mean 'function'?",
     ),
     Case(
         "callable, far from any",
         {"function =": "xyz = 1\nfunction ="},
         "forward.xyz: unknown key; valid: 'adapter', 'function', 'vectorised', 'partial', 'jacobian', "
-        "'jacobian_cost', 'kind', 'inputs', 'outputs' and 'coarse'",
+        "'jacobian_cost', 'arrays', 'kind', 'inputs', 'outputs' and 'coarse'",
     ),
     Case(
         "input",
