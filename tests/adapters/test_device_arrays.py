@@ -168,6 +168,7 @@ def test_that_a_failing_row_fails_alone(tmp_path: Path) -> None:
     assert found.status == (Status.OK, Status.OK, Status.RAISED)
 
 
+@pytest.mark.slow
 def test_that_an_inversion_uses_a_function_of_a_library(library: str) -> None:
     """The library is a setting of [forward]; the posterior is that of the same function of NumPy arrays."""
     posteriors = [
