@@ -49,7 +49,7 @@ PEERS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[int, ...], b
     "ES-MDA, adaptive": (
         "smoothers", ("iterative_ensemble_smoother",), ("iterative_ensemble_smoother",), BUDGETS, False
     ),
-    "EnIF": ("graphite", ("graphite-maps",), ("graphite_maps.enif",), BUDGETS[:4], False),
+    "EnIF": ("graphite", ("graphite-maps",), ("graphite_maps.enif",), BUDGETS, False),
     "emcee": ("emcee", ("emcee",), ("emcee",), SAMPLER_BUDGETS, False),
     "zeus": ("zeus", ("zeus-mcmc",), ("zeus",), SAMPLER_BUDGETS, False),
     "PyVBMC": ("pyvbmc", ("pyvbmc",), ("pyvbmc",), (100, 200), True),
