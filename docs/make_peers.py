@@ -38,7 +38,7 @@ of about 0.05 by chance. One survey and one seed of each problem.
 At the sites of `product-30-separate`, `square`, `sine` and `step` the unknowns are independent of those of other sites.
 Localised smoothers use this, and so does invgp. The samplers treat all sites at once; somebody who uses them would
 sample each site alone, as in `product-30, one site`. PEST++-IES is not on PyPI, and pyEMU 1.7 contains no ensemble
-smoother; the smoothers of the other rows use the same equations without its Levenberg-Marquardt steps.
+smoother.
 
 The settings follow the documentation of each package where it gives advice:
 """
@@ -50,8 +50,8 @@ SETTINGS = {
     "the datum and 0 at a distance of four prior length-scales.",
     "ES-MDA, adaptive": "`AdaptiveESMDA`, the newer update of the package; correlations below 3 / sqrt(members) are "
     "set to zero, its default.",
-    "EnIF": "the ensemble information filter of graphite-maps, by the authors of iterative_ensemble_smoother: one update "
-    "with the exact prior precision; the sensitivities are fitted by LASSO, its default.",
+    "EnIF": "the ensemble information filter of graphite-maps: one update with the exact precision of the prior; the "
+    "sensitivities are fitted by LASSO, its default.",
     "emcee": "stretch moves; two walkers per unknown and two more, at least 32, from the prior; the first half of the "
     "steps is discarded.",
     "zeus": "ensemble slice sampling; the same with at least 10 walkers.",

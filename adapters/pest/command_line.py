@@ -11,7 +11,7 @@ from pathlib import Path
 from ..programs import LocalFile
 from ..protocol import AdapterError
 from .control_sections import SETTING, split_words
-from .files import convert_path
+from .files import convert_path, find_file
 
 SHELL = "/bin/sh"
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
@@ -83,12 +83,14 @@ def _find_path(word: str, folder: Path, model_files: Collection[str]) -> str:
 
 
 def _find_program_name(word: str, folder: Path) -> str:
-    r"""Return the name of the program; a name of Windows (``bin\mf6.exe``) may be ``bin/mf6`` here."""
+    r"""Return the name of the program; a name of Windows (``bin\MF6.exe``) may be ``bin/mf6`` here."""
     name = convert_path(word)
     names = [name, name[:-4]] if name.lower().endswith(".exe") else [name]
     for possible in names:
         if os.sep not in possible and shutil.which(possible) is not None:
             return possible
-        if (folder / possible).is_file():
-            return possible if os.sep in possible else f"./{possible}"
+        path = find_file(folder, possible)
+        if path.is_file():
+            found = os.path.relpath(path, folder)
+            return found if os.sep in found else f"./{found}"
     return name

@@ -176,9 +176,10 @@ def test_that_a_batch_file_of_windows_is_refused_with_advice(command: str, tmp_p
         pest_model(control, (K,), (HEAD,))
 
 
-def test_that_a_program_is_found_without_exe(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [r"bin\copy.EXE", r".\bin\Copy.exe", r".\bin\COPY"])
+def test_that_a_program_is_found_without_exe_and_with_other_letters(name: str, tmp_path: Path) -> None:
     program = tmp_path / "bin" / "copy"
-    control = write_case(tmp_path, CONTROL.replace("{first}", r"bin\copy.EXE"))
+    control = write_case(tmp_path, CONTROL.replace("{first}", name))
     program.write_text(f"#!{sys.executable}\n{COPY}")
     program.chmod(0o755)
     outputs, _ = evaluate(pest_model(control, (K,), (HEAD,)), tmp_path, [[4.0, 5.0]])
