@@ -58,6 +58,7 @@ _OPTIONS = {
     "glm_": "not used: a setting of the Gauss-Levenberg-Marquardt method",
     "tikhonov": "not used: the prior regularises",
     "forecasts": "not used: run the model with the exported posterior draws to predict them",
+    "tie_by_group": "not used: the parameters of a group stay apart",
     "panther": "not used: see --workers and docs/cluster.md",
     "overdue": "not used: see forward.timeout",
     "max_run_fail": "not used: see inference.retries",
@@ -75,11 +76,13 @@ _SEARCH = frozenset(
     wffac wftol iregadj memsave linreg regcontinue n_iter_base n_iter_super lambdas lambda_scale_fac max_n_super
     super_eigthresh svd_pack mat_inv der_forgive jac_scale upgrade_augment upgrade_bounds auto_norm super_relparmax
     max_super_frz_iter base_jacobian hotstart_resfile uncertainty enforce_tied_bounds debug_parse_only
-    iteration_summary max_reg_iter reg_frac
+    iteration_summary max_reg_iter reg_frac rand_seed random_seed check_tplins num_tpl_ins_threads save_binary
+    save_dense forgive_unknown_args condor_submit_file ensemble_output_precision
     """.split()  # noqa: SIM905 - a long list of words
 )
 _SEARCH_SETTING = "not used: a setting of the search of PEST"
 _UNKNOWN = "not used: unknown to invgp"
+_EMPTY = "not used: it has no value"
 _MOST_NAMED = 6
 
 
@@ -138,7 +141,8 @@ def describe_features(case: Control, *, adjusted: set[str], observed: set[str]) 
     for option, value in case.options.items():
         shown = f"option {option}({value})" if value else f"option {option}"
         fate = next((text for prefix, text in _OPTIONS.items() if option.startswith(prefix)), "")
-        yield shown, fate or (_SEARCH_SETTING if option in _SEARCH else _UNKNOWN)
+        yield shown, (fate or (_SEARCH_SETTING if option in _SEARCH else _UNKNOWN)) if value else _EMPTY
+    yield from case.unread
 
 
 def _describe_commands(case: Control) -> Iterator[tuple[str, str]]:

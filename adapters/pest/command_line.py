@@ -58,6 +58,8 @@ def split_command(
         start = line.find(words[0])
         rest = line[start + len(words[0]) :]
         program = words[0] if needs_shell(words[0]) else program
+        if ".." in Path(program).parts and (folder / program).is_file():
+            program = str(folder / program)  # a shell runs in the directory of the run
         text = line[:start] + program + _SHELL_WORD.sub(lambda match: _find_path(match[0], folder, model_files), rest)
         named = tuple(_files_beside(_SHELL_WORD.findall(text), folder))
         return (SHELL, "-c", _escape(text)), named
@@ -91,6 +93,8 @@ def _find_program_name(word: str, folder: Path) -> str:
             return possible
         path = find_file(folder, possible)
         if path.is_file():
+            if Path(possible).is_absolute():
+                return str(path)
             found = os.path.relpath(path, folder)
             return found if os.sep in found else f"./{found}"
     return name

@@ -100,6 +100,8 @@ class Control:
         Command lines that PEST uses for derivatives only (NUMCOM).
     surplus : tuple of str
         Numbers in the control data that are smaller than those of the file.
+    unread : tuple of tuple of str
+        Parts of the file that were not understood, and why.
     """
 
     parameters: Mapping[str, ControlParameter]
@@ -112,6 +114,7 @@ class Control:
     sections: tuple[str, ...] = ()
     unused_commands: tuple[str, ...] = ()
     surplus: tuple[str, ...] = ()
+    unread: tuple[tuple[str, str], ...] = ()
 
 
 def read_control(path: Path) -> Control:
@@ -155,6 +158,7 @@ def read_control(path: Path) -> Control:
         options,
         sections.names,
         tuple(commands[run:]),
+        unread=tuple(sections.unread),
     )
     return replace(case, surplus=tuple(_check_counts(sections, case)))
 

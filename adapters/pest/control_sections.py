@@ -39,7 +39,12 @@ _MISSING_OPTIONS = ("missing_value", "missing_values")  # both are in use
 _MISSING = ("", "nan", "na")
 # A quote is one only at the start of a word: an apostrophe in a name is a letter.
 _WORD = re.compile(r"\"([^\"]*)\"(?=\s|$)|'([^']*)'(?=\s|$)|(\S+)")
-_OPTION = re.compile(r"([A-Za-z]\w*)\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
+_OPTION = re.compile(r"([^\s()+]+)\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
+# Names of the same option of PEST++.
+_OTHER_OPTIONS = {
+    "parameter_covariance": "parcov", "parcov_filename": "parcov",
+    "observation_covariance": "obscov", "obscov_filename": "obscov", "predictions": "forecasts",
+}  # fmt: skip
 
 Row = Mapping[str, str]
 Line = tuple[int, str]
@@ -65,6 +70,13 @@ class ControlSections:
     path : Path
         The control file.
 
+    Attributes
+    ----------
+    options : dict of str to str
+        Options of PEST++ (lines that start with ``++``) and the keywords of the control data, in lower case.
+    unread : list of tuple of str
+        Parts of the file that were not understood, and why.
+
     Raises
     ------
     AdapterError
@@ -73,6 +85,7 @@ class ControlSections:
 
     path: Path
     options: dict[str, str] = field(default_factory=dict)
+    unread: list[tuple[str, str]] = field(default_factory=list)
     keyword: bool = False
     _lines: dict[str, list[Line]] = field(default_factory=dict)
 
@@ -87,16 +100,39 @@ class ControlSections:
             must = "must be of version 2, or of the older style, which says no version"
             raise AdapterError(SETTING, f"{self.path} {must}; its first line is {first!r}")
         current: list[Line] = []
+        in_no_section = current
         for position, text in filled[1:]:
             if text.startswith("++"):
-                self.options |= {name.lower(): value.strip() for name, value in _OPTION.findall(text.partition("#")[0])}
+                self._read_options(position, text)
             elif text.startswith("*"):
                 current = self._start(position, text)
             else:
                 current.append((position, text))
-        for _, line in self.lines("control data keyword"):
+        self.unread += [
+            (f"line {position} ({text})", "not used: it is in no section") for position, text in in_no_section
+        ]
+        for position, line in self.lines("control data keyword"):
             name, *values = split_words(line.replace("=", " ", 1))
-            self.options[name.lower()] = " ".join(values)
+            self._add_option(position, name, " ".join(values))
+
+    def _read_options(self, position: int, text: str) -> None:
+        """Read a line of options of PEST++, which accepts only the form ``name(value)``."""
+        text = text.partition("#")[0]
+        for name, value in _OPTION.findall(text):
+            self._add_option(position, name, value)
+        for part in _OPTION.sub("\n", text).splitlines():
+            if left := part.strip("+ \t"):
+                self.unread.append(
+                    (f"line {position} (++{left})", "not used: an option must be written as name(value)")
+                )
+
+    def _add_option(self, position: int, name: str, value: str) -> None:
+        name, value = name.lower(), value.strip(" \t\"'")
+        same = _OTHER_OPTIONS.get(name, name)
+        if same in self.options:
+            self.unread.append((f"line {position} ({name}({value}))", "not used: the option was given before"))
+        else:
+            self.options[same] = value
 
     def _start(self, position: int, text: str) -> list[Line]:
         words = text[1:].partition("#")[0].lower().split()

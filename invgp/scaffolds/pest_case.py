@@ -148,7 +148,7 @@ class _Builder:
         for name in sections.names:
             for _, line in sections.lines(f"{name} external"):
                 own.add(find_file(self.folder, split_words(line)[0]))
-        matrices = [self.case.options.get(name, "").strip("'\"") for name in ("parcov", "obscov")]
+        matrices = [self.case.options.get(name, "") for name in ("parcov", "obscov")]
         for name in filter(None, [*matrices, *self.case.observation_groups.values()]):
             own.add(find_file(self.folder, name))
         missing = [n for n, p in self.case.parameters.items() if n not in written and p.transform in ("none", "log")]
@@ -157,7 +157,7 @@ class _Builder:
         return written, read, own
 
     def _read_parcov(self) -> NamedCovariance | None:
-        name = self.case.options.get("parcov", "").strip("'\"")
+        name = self.case.options.get("parcov", "")
         if not name:
             return None
         path = find_file(self.folder, name)

@@ -112,7 +112,7 @@ def _covariance_files(case: Control) -> Iterator[tuple[str, str, tuple[str, ...]
         if file:
             members = tuple(name for name, own in case.observations.items() if own.group == group)
             yield f"covariance matrix {file!r} of group {group!r}", file, members
-    file = case.options.get("obscov", "").strip("'\"")
+    file = case.options.get("obscov", "")
     if file:
         yield f"option obscov({file})", file, tuple(case.observations)
 

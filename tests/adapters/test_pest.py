@@ -217,6 +217,16 @@ def test_that_a_command_with_characters_of_a_shell_is_run_by_a_shell(command: st
     assert features["1 model command line with characters of a shell"] == "run by /bin/sh, as by PEST"
 
 
+def test_that_a_shell_finds_a_program_outside_of_the_directory_of_the_case(tmp_path: Path) -> None:
+    (tmp_path / "case").mkdir()
+    control = write_case(tmp_path / "case", command="../run.sh > log.txt")
+    (tmp_path / "run.sh").write_text(f"#!/bin/sh\n{sys.executable} model.py\n")
+    (tmp_path / "run.sh").chmod(0o755)
+    model = model_of(control, files=(LocalFile(Path("settings.txt")), LocalFile(Path("model.py"))))
+    got = run(model, tmp_path)
+    assert got.ok.all(), got.messages
+
+
 def test_that_numbers_of_the_control_data_may_be_too_small(tmp_path: Path) -> None:
     control = write_case(tmp_path)
     control.write_text(control.read_text().replace(" 6 4 2 0 1", " 5 3 2 0 1"))

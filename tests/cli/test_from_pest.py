@@ -141,6 +141,34 @@ def test_that_every_feature_of_the_file_has_a_fate(tmp_path: Path) -> None:
     assert notes["1 parameter with SCALE or OFFSET"] == "the model reads value * SCALE + OFFSET: s"
 
 
+def test_that_every_part_of_a_line_of_options_is_read_or_reported(tmp_path: Path) -> None:
+    lines = (
+        "++ies_num_reals 50\n++ ies_bad_phi 1e10  # a comment\n++parcov prior.cov\n++#++nothing(1)\n"
+        "++ies_num_threads(4)left ies_no_noise (true) ++ies_reg_factor(0.1\n++Par_Sigma_Range(6)\n++da_type( )\n"
+        "++PARCOV_FILENAME('prior.unc')\n++parameter_covariance(other.unc)\n"
+    )
+    control = write_older(
+        tmp_path, OLDER.replace("pcf\n", "pcf\nstray words\n").replace("++ ies_num_reals(50)\n", lines)
+    )
+    (tmp_path / "prior.unc").write_text("START STANDARD_DEVIATION\n k2 0.25\nEND STANDARD_DEVIATION\n")
+    first = control.read_text().splitlines().index("++ies_num_reals 50") + 1
+    notes = dict(project_from_pest(control, tmp_path).notes)
+    form = "not used: an option must be written as name(value)"
+    assert notes["line 2 (stray words)"] == "not used: it is in no section"
+    assert notes[f"line {first} (++ies_num_reals 50)"] == form
+    assert notes[f"line {first + 1} (++ies_bad_phi 1e10)"] == form
+    assert notes[f"line {first + 2} (++parcov prior.cov)"] == form
+    assert notes["option ies_num_threads(4)"] == notes["option ies_no_noise(true)"]
+    assert notes[f"line {first + 4} (++left)"] == form
+    assert notes[f"line {first + 4} (++ies_reg_factor(0.1)"] == form
+    assert notes["option da_type"] == "not used: it has no value"
+    assert notes["option parcov(prior.unc)"] == "part of the prior that `invgp init --from-pest` writes"
+    assert notes[f"line {first + 8} (parameter_covariance(other.unc))"] == "not used: the option was given before"
+    assert notes["prior standard deviations"] == "3 from bounds, 1 from parcov"
+    assert notes["option par_sigma_range(6)"].startswith("part of the prior")
+    assert not any("nothing" in feature or "comment" in feature for feature in notes)
+
+
 def test_that_pilot_points_become_a_field_with_the_length_scale_of_the_covariance(tmp_path: Path) -> None:
     control = pest_cases.write_pilot_points(tmp_path)
     project = project_from_pest(control, tmp_path)
