@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from .quantities import Label
 
@@ -35,11 +36,14 @@ class PestCase:
 
     Parameters
     ----------
+    control : Path
+        The control file.
     features : tuple of tuple of str
-        Each feature of the control file, and what became of it.
+        Each feature of the control file that concerns the model, and what became of it.
     parameters : tuple of CaseParameter
         All parameters, in the order of the control file.
     """
 
+    control: Path
     features: tuple[tuple[str, str], ...]
     parameters: tuple[CaseParameter, ...]

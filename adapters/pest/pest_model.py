@@ -97,7 +97,7 @@ def pest_model(
             keep=keep,
             search_path=folder,
             name=control.stem,
-            case=_describe_case(case, inputs, outputs, parameters),
+            case=_describe_case(case, control, inputs, outputs, parameters),
         )
     except AdapterError as error:
         if error.setting.startswith(("command", "input_files", "output_files")):
@@ -106,17 +106,20 @@ def pest_model(
 
 
 def _describe_case(
-    case: Control, inputs: tuple[Quantity, ...], outputs: tuple[Quantity, ...], parameters: Mapping[str, Parameter]
+    case: Control,
+    control: Path,
+    inputs: tuple[Quantity, ...],
+    outputs: tuple[Quantity, ...],
+    parameters: Mapping[str, Parameter],
 ) -> PestCase:
     columns = match_names("inputs", inputs, case.parameters, "a parameter")
     observed = match_names("outputs", outputs, case.observations, "an observation") if case.observations else {}
-    ignored = "not read here: prior, noise and direct data are in the configuration"
     features = describe_features(case, adjusted=set(columns), observed=set(observed))
     wired = (
         CaseParameter(name, columns.get(own.tied_to or name), parameters[name].ratio, own.value)
         for name, own in case.parameters.items()
     )
-    return PestCase((("bounds, weights and prior information", ignored), *features), tuple(wired))
+    return PestCase(control, tuple(features), tuple(wired))
 
 
 def _assign_parameters(case: Control, inputs: tuple[Quantity, ...], control: Path) -> dict[str, Parameter]:

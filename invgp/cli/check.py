@@ -80,7 +80,7 @@ def command(config: Path, data: Path | None, without: tuple[str, ...], workers: 
             warn_about_missing_timeout(trial.part.problem)
             warn_about_servers(trial.part.problem)
         print_survey(problem)
-        features = [feature for trial in trials for feature in print_features(trial.part.problem)]
+        features = [feature for trial in trials for feature in print_features(trial.part.problem, config)]
         for trial in trials:
             forward = trial.part.problem.forward
             of = f" ({trial.part.name})" if len(trials) > 1 else ""
@@ -343,12 +343,15 @@ def warn_about_missing_markers(problem: Problem) -> None:
             )
 
 
-def print_features(problem: Problem) -> tuple[tuple[str, str], ...]:
+def print_features(problem: Problem, config: Path) -> list[tuple[str, str]]:
     """Print what became of each feature of the PEST case that is the simulator; return them."""
     case = getattr(problem.forward, "case", None)
-    features: tuple[tuple[str, str], ...] = () if case is None else case.features
-    if features:
-        print_line(f"\nWhat becomes of the control file of {problem.forward.name!r}:")
+    if case is None:
+        return []
+    from invgp.scaffolds.pest_case import describe_case  # noqa: PLC0415 - only for a PEST case
+
+    features = describe_case(case, config)
+    print_line(f"\nWhat became of {case.control.name}:")
     for feature, fate in features:
         print_line(f"  {feature}: {fate}")
     return features

@@ -89,11 +89,11 @@ def create_from_pest(control: Path, directory: Path, coordinates: Path | None) -
     for path in files:
         print_line(path)
     print_line(f"\nWhat became of {control.name}:")
-    for feature, fate in project.notes:
+    for feature, fate in project.features:
         print_line(f"  {feature}: {fate}")
     warn_about_survey(directory / "survey.toml")
     print_next_steps("pest", directory, edit=False)
-    notes = [{"feature": feature, "fate": fate} for feature, fate in project.notes]
+    notes = [{"feature": feature, "fate": fate} for feature, fate in project.features]
     print_json({"kind": "pest", "directory": directory, "files": files, "features": notes})
 
 

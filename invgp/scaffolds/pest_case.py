@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-import re
+import tomllib
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from invgp.adapters import AdapterError
+from invgp.adapters.foreign_case import PestCase
 from invgp.adapters.pest.case_features import count_things, describe_features, list_names
 from invgp.adapters.pest.control import Control, read_control
 from invgp.adapters.pest.control_sections import ControlSections, split_words
@@ -17,19 +20,28 @@ from invgp.adapters.pest.files import convert_path, find_file, read_setting
 from invgp.adapters.pest.instructions import InstructionError, Instructions
 from invgp.adapters.pest.matrices import NamedCovariance, read_covariance
 from invgp.adapters.pest.pest_template import PestTemplate
-from invgp.adapters.pest.pilot_points import find_coordinates, read_coordinates
+from invgp.adapters.pest.pilot_points import Point, find_coordinates, read_coordinates
 from invgp.adapters.pest.prior_information import PriorEquation
 from invgp.adapters.templates import TemplateError
 from invgp.errors import ConfigError
-from invgp.scaffolds.pest_config_text import CaseConfig, Group, config_lines, points_table, quote_csv
+from invgp.scaffolds.pest_config_text import (
+    CaseConfig,
+    Group,
+    config_lines,
+    points_name,
+    points_table,
+    quote_csv,
+    read_points_table,
+)
 from invgp.scaffolds.pest_groups import ParameterGroups
+from invgp.scaffolds.pest_model_files import model_files
 from invgp.scaffolds.pest_noise import noise_covariance, select_data
 from invgp.scaffolds.pest_priors import ParameterPrior, join_priors, parameter_priors
 
-_RESULTS = re.compile(
-    r"\.(rec|rei|res|sen|seo|par|parb|jco|jcb|jac|jst|mtt|rst|rmr|rns|rnj|rnu|svd|cnd|fpr|ofr|log|rmx|drf|pfm|ptr|pest)"
-    r"(\.\w+)?$|\.(\d+|base|phi|obs|par|pdc|infl|scen)\..*(csv|jcb|txt)$",
-    re.IGNORECASE,
+_COMPARED = ("survey", "dimensions", "grid", "latents", "direct", "noise")  # sections that --from-pest writes
+_FOREIGN = "bounds, weights and prior information"
+_FOREIGN_FATE = (
+    "not used: prior, noise and data are those of this configuration, which `invgp init --from-pest` did not write"
 )
 
 
@@ -42,11 +54,14 @@ class PestProject:
     contents : dict of str to bytes
         The files by name.
     notes : list of tuple of str
-        Each feature and what became of it.
+        Each feature that concerns prior, noise or data, and what became of it.
+    features : list of tuple of str
+        All features and what became of them.
     """
 
     contents: dict[str, bytes] = field(default_factory=dict)
     notes: list[tuple[str, str]] = field(default_factory=list)
+    features: list[tuple[str, str]] = field(default_factory=list)
 
 
 def project_from_pest(control: Path, directory: Path, coordinates: Path | None = None) -> PestProject:
@@ -67,23 +82,77 @@ def project_from_pest(control: Path, directory: Path, coordinates: Path | None =
         The case is invalid, or nothing can be inferred.
     """
     try:
-        return _Builder(control, directory, coordinates).build()
+        points = {} if coordinates is None else read_coordinates("coordinates", coordinates)
+        return _Builder(control, directory, points).build()
     except AdapterError as error:
         option = "--coordinates" if error.setting == "coordinates" else "--from-pest"
         raise ConfigError(f"{option}: {error.sentence}") from error
 
 
+def describe_case(case: PestCase, config: Path) -> list[tuple[str, str]]:
+    """Return each feature of the control file of a model, and what became of it in a configuration.
+
+    Parameters
+    ----------
+    case : PestCase
+        The case of the model in the configuration.
+    config : Path
+        The configuration. What differs from the one that `project_from_pest` writes is named.
+    """
+    actual = tomllib.loads(config.read_text(encoding="utf-8"))
+    try:
+        written = read_points_table(config.parent / points_name(case.control))
+        project = _Builder(case.control, config.parent, written).build()
+    except AdapterError as error:
+        return [*case.features, (_FOREIGN, f"{_FOREIGN_FATE}: {error.sentence}")]
+    expected = tomllib.loads(project.contents["survey.toml"].decode())
+    if not set(expected["latents"]) <= set(actual.get("latents", {})):
+        return [*case.features, (_FOREIGN, _FOREIGN_FATE)]
+    edited = [key for section in _COMPARED for key in _differences(section, expected, actual)]
+    edited += [
+        name
+        for name, content in project.contents.items()
+        if name != "survey.toml" and not _has_content(config.parent / name, content)
+    ]
+    found = merge_notes(case.features, project.notes)
+    if edited:
+        about = (
+            "differs from what `invgp init --from-pest` writes, to which these lines refer; the configuration is used"
+        )
+        found.append((f"edited configuration ({list_names(edited)})", about))
+    return found
+
+
+def merge_notes(features: Iterable[tuple[str, str]], notes: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return features and notes; a note about a feature replaces what was said about it."""
+    noted = {feature for feature, _ in notes}
+    return [*((feature, fate) for feature, fate in features if feature not in noted), *notes]
+
+
+def _differences(key: str, expected: Any, actual: Any) -> Iterator[str]:
+    """Yield the keys, such as ``latents.k.std``, at or below `key` whose values in two tables differ."""
+    name = key.rpartition(".")[2]
+    old, new = expected.get(name, {}), actual.get(name, {})
+    if isinstance(old, dict) and isinstance(new, dict):
+        for inner in [*old, *(inner for inner in new if inner not in old)]:
+            yield from _differences(f"{key}.{inner}", old, new)
+    elif old != new:
+        yield key
+
+
+def _has_content(path: Path, content: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == content
+
+
 class _Builder:
     """Builds the project of a case."""
 
-    def __init__(self, control: Path, directory: Path, coordinates: Path | None) -> None:
+    def __init__(self, control: Path, directory: Path, coordinates: Mapping[str, Point]) -> None:
         self.control, self.directory, self.folder = control, directory, control.absolute().parent
         self.case: Control = read_control(control)
         self.project = PestProject()
         self.covariance = self._read_parcov()
-        self.points = find_coordinates(self.case, self.folder)
-        if coordinates is not None:
-            self.points |= read_coordinates("coordinates", coordinates)
+        self.points = find_coordinates(self.case, self.folder) | dict(coordinates)
         self.written, self.read, self.external = self._names_in_files()
         variances = self.covariance.variances if self.covariance else {}
         priors = {n: p for n, p in parameter_priors(self.case, variances).items() if n in self.written}
@@ -108,9 +177,7 @@ class _Builder:
             raise AdapterError("control", f"{self.control} has no observation with a positive weight and a value")
         case = describe_features(self.case, adjusted=set(self.priors), observed={datum.name for datum in data})
         noise = noise_covariance(self.case, self.folder, data, self.project.notes)
-        unread = "parcov" in self.case.options and self.covariance is None  # a note states the reason
-        kept = [(feature, fate) for feature, fate in case if not (unread and feature.startswith("option parcov("))]
-        self.project.notes = [*kept, *self.project.notes]
+        self.project.features = merge_notes(case, self.project.notes)
         stem, contents = self.control.stem, self.project.contents
         rows = [f"{quote_csv(d.name)},{d.value!r},{d.std!r},{quote_csv(d.group)}" for d in data]
         contents[f"{stem}_observations.csv"] = "\n".join(["name,value,std,group", *rows, ""]).encode()
@@ -119,10 +186,12 @@ class _Builder:
             contents[f"{stem}_noise.csv"] = ("\n".join(lines) + "\n").encode()
         fields = [group for group in groups if group.points]
         if fields:
-            contents[f"{stem}_points.csv"] = points_table(fields).encode()
+            contents[points_name(self.control)] = points_table(fields).encode()
         files, size = self._files()
         relative = os.path.relpath(self.control, self.directory)
-        config = CaseConfig(relative, self.project.notes, groups, self.priors, linear, files, size, noise is not None)
+        config = CaseConfig(
+            relative, self.project.features, groups, self.priors, linear, files, size, noise is not None
+        )
         contents["survey.toml"] = ("\n".join(config_lines(config)) + "\n").encode()
         return self.project
 
@@ -166,7 +235,7 @@ class _Builder:
         try:
             found = read_covariance("control", path, tuple(self.case.parameters))
         except AdapterError as error:
-            self._note(f"covariance file {name!r}", f"not used: {error.sentence}")
+            self._note(f"option parcov({name})", f"not used: {error.sentence}")
             return None
         unknown = [n for n in found.names if n not in self.case.parameters]
         if unknown:
@@ -251,21 +320,7 @@ class _Builder:
         project = {
             (self.directory / name).resolve() for name in (*self.project.contents, "survey.toml", "posterior.nc")
         }
-        found, size = [], 0
-        for entry in sorted(self.folder.iterdir()):
-            path = entry.resolve()
-            skipped = entry.name.startswith((".", "__pycache__", "posterior.")) or entry.suffix.lower() in (
-                ".pst",
-                ".tpl",
-                ".ins",
-            )
-            result = entry.name.lower().startswith(self.control.stem.lower()) and _RESULTS.search(entry.name)
-            holds_project = path in (self.directory.resolve(), *self.directory.resolve().parents)
-            if skipped or result or holds_project or path in own or path in project:
-                continue
-            files = [f for f in entry.rglob("*") if f.is_file()] if entry.is_dir() else [entry]
-            if entry.is_dir() and files and own.issuperset(file.resolve() for file in files):
-                continue
-            found.append(entry.name)
-            size += sum(file.stat().st_size for file in files)
-        return found, size
+        found = list(model_files(self.control.absolute(), self.directory, own | project))
+        files = [file for entry in found for file in (entry.rglob("*") if entry.is_dir() else [entry])]
+        size = sum(file.stat().st_size for file in files if file.is_file())
+        return [entry.relative_to(self.folder).as_posix() for entry in found], size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import re
@@ -125,7 +126,7 @@ def config_lines(case: CaseConfig) -> Iterator[str]:
         megabytes = f"{case.copied / 2**20:,.0f} MB"
         yield f"# Each run copies {megabytes}: use {{ source = ..., link = true }} for files that are only read."
     if case.files:
-        yield f"files = [{', '.join(_toml(name) for name in case.files)}]   # all that may be read by the model"
+        yield f"files = [{', '.join(map(_file, case.files))}]   # all that may be read by the model"
     yield "# timeout = 600   # s: a run that takes longer has failed"
     yield f"inputs = [{', '.join(_input(group) for group in case.groups)}]"
     yield f'outputs = [{{ name = "{OBSERVATION}", names = {{ column = "name" }} }}]'
@@ -200,11 +201,35 @@ def points_table(fields: Sequence[Group]) -> str:
     return "\n".join(",".join(row) for row in [header, *rows]) + "\n"
 
 
+def points_name(control: Path) -> str:
+    """Return the name of the table of the points of a case."""
+    return f"{control.stem}_points.csv"
+
+
+def read_points_table(path: Path) -> dict[str, Point]:
+    """Return the coordinates of each parameter in a table of points; empty without such a table, as it was written."""
+    if not path.is_file():
+        return {}
+    found: dict[str, Point] = {}
+    for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
+        try:
+            point = (float(row.pop("x")), float(row.pop("y")))
+        except (KeyError, ValueError):
+            return {}  # the table was edited
+        found |= dict.fromkeys(row.values(), point)
+    return found
+
+
 def _input(group: Group) -> str:
     if group.points:
         return f'{{ name = "{group.name}", names = {{ column = "{group.name}" }} }}'
     names = '"{label}"' if len(group.parameters) > 1 else _toml(group.parameters[0])
     return f'{{ name = "{group.name}", names = {names} }}'
+
+
+def _file(name: str) -> str:
+    """Return a file for each run; without ``path``, it would be in the directory of the run itself."""
+    return f"{{ source = {_toml(name)}, path = {_toml(name)} }}" if "/" in name else _toml(name)
 
 
 def _numbers(values: Sequence[float]) -> str:

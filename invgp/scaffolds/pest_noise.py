@@ -101,7 +101,8 @@ def noise_covariance(case: Control, folder: Path, data: Sequence[Datum], notes: 
     elif np.linalg.eigvalsh(matrix)[0] <= 0.0:
         fault = "a matrix is not positive definite"
     if fault:
-        notes.append(("covariance matrices of observations", f"not used, the weights are: {fault}"))
+        for what, _, _ in _covariance_files(case):
+            notes.append((what, f"not used, the weights are: {fault}"))
         return None
     return np.asarray(0.5 * (matrix + matrix.T))
 

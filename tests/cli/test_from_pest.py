@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 import re
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from helpers.command_line import Command
 from invgp.adapters import AdapterError
 from invgp.adapters.pest.matrices import read_covariance
 from invgp.errors import ConfigError
-from invgp.scaffolds.pest_case import project_from_pest
+from invgp.scaffolds.pest_case import PestProject, describe_case, project_from_pest
 
 OLDER = """pcf
 * control data
@@ -118,8 +120,20 @@ def test_that_runs_get_all_files_of_the_model_and_none_of_pest_or_of_the_project
     assert config["forward"]["files"] == ["mesh.dat", "ref"]
 
 
+def test_that_runs_get_no_files_of_other_projects(tmp_path: Path) -> None:
+    case = tmp_path / "case"
+    control = write_older(case)
+    pest_cases.write_files(case, {"ref/k.dat": "1\n", "ref/trials/s.dat": "1\n"})
+    for place in ("first", "ref/trials/second", "third", "."):
+        config = project_from_pest(control, case / place).contents["survey.toml"].decode()
+        nested: list[Any] = [{"source": name, "path": name} for name in ("ref/k.dat", "ref/trials/s.dat")]
+        nested = ["ref"] if place == "first" else nested
+        assert tomllib.loads(config)["forward"]["files"] == ["mesh.dat", *nested]
+        pest_cases.write_files(case / place, {"survey.toml": config, "posterior.nc": "1", "case_points.csv": "1"})
+
+
 def test_that_every_feature_of_the_file_has_a_fate(tmp_path: Path) -> None:
-    notes = dict(project_from_pest(write_older(tmp_path), tmp_path).notes)
+    notes = dict(project_from_pest(write_older(tmp_path), tmp_path).features)
     assert notes["4 parameters"] == "inputs of the model: k1, k2, r, s"
     assert notes["1 parameter in no template"] == "left out: z"
     assert notes["1 observation with weight 0"] == "left out: h2"
@@ -152,7 +166,7 @@ def test_that_every_part_of_a_line_of_options_is_read_or_reported(tmp_path: Path
     )
     (tmp_path / "prior.unc").write_text("START STANDARD_DEVIATION\n k2 0.25\nEND STANDARD_DEVIATION\n")
     first = control.read_text().splitlines().index("++ies_num_reals 50") + 1
-    notes = dict(project_from_pest(control, tmp_path).notes)
+    notes = dict(project_from_pest(control, tmp_path).features)
     form = "not used: an option must be written as name(value)"
     assert notes["line 2 (stray words)"] == "not used: it is in no section"
     assert notes[f"line {first} (++ies_num_reals 50)"] == form
@@ -191,7 +205,7 @@ def test_that_pilot_points_with_an_exponential_covariance_get_an_exponential_ker
     kernel = tomllib.loads(project.contents["survey.toml"].decode())["latents"]["hk"]["kernel"]
     assert kernel["kind"] == "exponential"
     assert kernel["length_scale"] == pytest.approx(450.0, rel=0.02)
-    assert "differ by up to 0.0" in dict(project.notes)["covariances of 'hk' in parcov"]
+    assert "differ by up to 0.0" in dict(project.features)["covariances of 'hk' in parcov"]
 
 
 def test_that_coordinates_may_come_from_a_table(tmp_path: Path) -> None:
@@ -290,11 +304,11 @@ def test_that_an_equation_updates_all_correlated_parameters(tmp_path: Path) -> N
 
 def test_that_covariances_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     project = project_from_pest(write_correlated(tmp_path, 5.0), tmp_path)
-    why = dict(project.notes)["prior correlations of 'rch'"]
+    why = dict(project.features)["prior correlations of 'rch'"]
     assert why == "not used, only the variances are: the matrix is not positive definite"
     control = write_correlated(tmp_path)
     control.write_text(control.read_text().replace(" s  log ", " s  none"))
-    why = dict(project_from_pest(control, tmp_path).notes)["prior correlations between 'hk' and 'ss'"]
+    why = dict(project_from_pest(control, tmp_path).features)["prior correlations between 'hk' and 'ss'"]
     assert why == "not used, only the variances are: one has logarithms, the other not"
 
 
@@ -419,10 +433,10 @@ def test_that_means_and_standard_deviations_of_tables_are_used_as_by_pestpp(tmp_
     assert "median 0.3" in project.contents["survey.toml"].decode()
     spread = 0.2 * math.log(10.0)
     assert latents["rate"]["mean"] == pytest.approx(0.3 * math.exp(0.5 * spread**2), rel=1e-12)
-    remarks = " ".join(text for feature, text in project.notes if feature == "remark")
+    remarks = " ".join(text for feature, text in project.features if feature == "remark")
     assert "the mean 7 of b is outside its bounds" in remarks
     assert "the standard_deviation -2 of b is not positive" in remarks
-    notes = dict(project.notes)
+    notes = dict(project.features)
     assert notes["columns of parameters: zone"] == "not used"
     assert notes["prior standard deviations"] == "2 from the column standard_deviation, 1 from bounds"
     assert notes["bounds of 'level'"] == "limit the values"
@@ -439,7 +453,7 @@ def test_that_means_and_standard_deviations_of_tables_are_used_as_by_pestpp(tmp_
 def test_that_noise_covariances_that_cannot_be_used_are_named(matrix: str, why: str, tmp_path: Path) -> None:
     project = project_from_pest(write_linear(tmp_path, matrix), tmp_path)
     assert "case_noise.csv" not in project.contents
-    assert any(re.match(why, outcome) for _, outcome in project.notes)
+    assert any(re.match(why, outcome) for _, outcome in project.features)
 
 
 @pytest.mark.parametrize(
@@ -453,6 +467,53 @@ def test_that_noise_covariances_that_cannot_be_used_are_named(matrix: str, why: 
 def test_that_a_case_without_use_is_reported(old: str, new: str, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=sentence):
         project_from_pest(write_older(tmp_path, OLDER.replace(old, new)), tmp_path)
+
+
+def write_project(control: Path, folder: Path) -> PestProject:
+    project = project_from_pest(control, folder)
+    for name, content in project.contents.items():
+        (folder / name).write_bytes(content)
+    return project
+
+
+def test_that_check_reports_each_feature_in_the_words_of_init(invgp_here: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "case"
+    folder.mkdir()
+    control = pest_cases.write_tables(folder)
+    assert invgp_here("init", "--from-pest", control.name, ".", "--json", cwd=folder).returncode == 0
+    made = write_project(control, folder).features
+    done = invgp_here("check", "survey.toml", "--no-pilot", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    features = json.loads(done.stdout)["features"]
+    assert [(entry["feature"], entry["fate"]) for entry in features] == made
+    assert ("prior standard deviations", "3 from parcov") in made
+
+
+def test_that_edits_of_the_configuration_are_named_beside_the_features(tmp_path: Path) -> None:
+    control = pest_cases.write_pilot_points(tmp_path)
+    config = tmp_path / "survey.toml"
+    made = write_project(control, tmp_path).features
+    case = invgp.load(config).forward.case
+
+    def described(old: str, new: str) -> list[tuple[str, str]]:
+        text = config.read_text()
+        assert old in text
+        config.write_text(text.replace(old, new))
+        try:
+            return describe_case(case, config)
+        finally:
+            config.write_text(text)
+
+    assert described("# timeout", "timeout") == made
+    edited = described('kind = "matern 3/2"', 'kind = "exponential"')
+    assert edited[:-1] == made
+    assert edited[-1][0] == "edited configuration (latents.hk.kernel.kind)"
+    (tmp_path / "pilots_observations.csv").write_text("name,value,std,group\n")
+    ((feature, _),) = [pair for pair in described("std.observation", "std.other") if "edited" in pair[0]]
+    assert feature == "edited configuration (noise.std.observation, noise.std.other, pilots_observations.csv)"
+    *features, (feature, fate) = described("[latents.hk]", "[latents.conductivity]")
+    assert (feature, features) == ("bounds, weights and prior information", list(case.features))
+    assert "did not write" in fate
 
 
 @pytest.mark.slow
@@ -485,11 +546,10 @@ def test_that_what_is_not_used_of_covariances_is_stated_once(tmp_path: Path) -> 
     control = write_older(tmp_path)
     control.write_text(control.read_text() + "++parcov(prior.jcb)\n")
     (tmp_path / "prior.jcb").write_bytes(b"\0")
-    notes = dict(project_from_pest(control, tmp_path).notes)
-    assert "binary" in notes["covariance file 'prior.jcb'"]
-    assert "option parcov(prior.jcb)" not in notes
+    notes = dict(project_from_pest(control, tmp_path).features)
+    assert "binary" in notes["option parcov(prior.jcb)"]
     control.write_text(control.read_text().replace("prior.jcb", "prior.cov"))
     (tmp_path / "prior.cov").write_text("2 2 1\n1 0\n0 -1\n* row and column names\nk1\nr\n")
     project = project_from_pest(control, tmp_path)
-    assert ("remark", "the variance -1 of r in parcov is not positive and is not used") in project.notes
+    assert ("remark", "the variance -1 of r in parcov is not positive and is not used") in project.features
     assert "prior.cov" not in tomllib.loads(project.contents["survey.toml"].decode())["forward"]["files"]
