@@ -105,6 +105,8 @@ def files_from_data(data: Path, directory: Path) -> dict[str, bytes]:
     from invgp.scaffolds.config_text import SIMULATOR, config_text  # noqa: PLC0415
 
     roles = guess_roles(read_table(data, None, "--from-data"), "--from-data")
+    for sentence in roles.faults:
+        print_warning(f"{sentence}; the column is not used")
     text = config_text(roles, os.path.relpath(data, directory), data.stem)
     return {"survey.toml": text.encode(), "simulator.py": SIMULATOR.encode()}
 

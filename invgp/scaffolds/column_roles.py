@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from invgp.config.survey_tables import Table
+from invgp.config.survey_tables import CsvTable, Table
 from invgp.config.variable_names import RESERVED
 from invgp.errors import ConfigError
 from invgp.problem import Floats
@@ -136,6 +136,7 @@ STD_WORDS = (
     ),
     *("stderr", "dev", "deviation", "standard", "rmse", "se", "pm"),
 )
+DIFFERENCES = ("delta", "d")  # before the name of an observation: `dtwt`
 GLUED_STD_WORDS = ("std", "sigma", "err", "error", "stdev", "stderr", "unc")  # also without an underscore: `twterr`
 NAMES = ("id", "site", "station", "name", "no", "nr", "number", "index", "line", "fid", "date", "well", "point")
 LONGITUDES = ("longitude", "latitude", "lon", "lat", "long")
@@ -168,6 +169,8 @@ class ColumnRoles:
         Columns with the standard deviations of an observation.
     others : list of str
         Columns that are not used.
+    faults : list of str
+        Sentences about columns that would be used if all of their entries were numbers.
     sure : bool
         Whether the coordinates were recognised by their names.
     """
@@ -177,6 +180,7 @@ class ColumnRoles:
     observations: dict[str, list[SurveyColumn]]
     std_columns: dict[str, list[SurveyColumn]]
     others: list[str]
+    faults: list[str]
     sure: bool
 
 
@@ -198,22 +202,26 @@ def guess_roles(table: Table, key: str) -> ColumnRoles:
     ConfigError
         The table has no column of numbers, or none that can be an observation.
     """
-    columns, others = _read_number_columns(table)
+    columns, others, faults = _read_number_columns(table)
     names = [column for column in columns if column.header.name in NAMES]
     others += [column.header.column for column in names]
     left = [column for column in columns if column not in names]
     coordinates = [column for column in left if column.header.name in COORDINATES][:2]
     sure = bool(coordinates)
     if not left:
+        if faults:
+            raise ConfigError(faults)
         raise ConfigError(f"{key}: must have columns of numbers, had none")
     coordinates = coordinates or left[:1]
     left = [column for column in left if column not in coordinates]
     covariates = [column for column in left if column.header.name in HEIGHTS]
     left = [column for column in left if column not in covariates]
     names_left = {column.header.name for column in left}
-    std_columns = [column for column in left if _name_without_std(column.header, names_left) is not None]
+    std_columns = [column for column in left if _is_std(column, names_left)]
     measured = [column for column in left if column not in std_columns]
     if not measured:
+        if faults:
+            raise ConfigError(faults)
         raise ConfigError(
             f"{key}: must have a column of observations besides those of coordinates, had "
             f"{', '.join(repr(c.header.column) for c in columns)}"
@@ -223,20 +231,23 @@ def guess_roles(table: Table, key: str) -> ColumnRoles:
     matched = _match_std_columns(std_columns, observations, names_left)
     used = [column for columns in matched.values() for column in columns]
     others += [column.header.column for column in std_columns if column not in used]
-    return ColumnRoles(coordinates, covariates, observations, matched, others, sure)
+    return ColumnRoles(coordinates, covariates, observations, matched, others, faults, sure)
 
 
-def _read_number_columns(table: Table) -> tuple[list[SurveyColumn], list[str]]:
-    """Return the columns of numbers, and the names of the other columns."""
+def _read_number_columns(table: Table) -> tuple[list[SurveyColumn], list[str], list[str]]:
+    """Return the columns of numbers, the names of the others, and sentences about others that are mostly numbers."""
     columns: list[SurveyColumn] = []
     others: list[str] = []
+    faults: list[str] = []
     for name in table.names:
         header = _with_unit_before_std(parse_header(name))
         unit = table.unit_of(name)
         try:
             values = table.columns([name], unit or "1", "--from-data")
-        except ConfigError:
+        except ConfigError as error:
             others.append(name)
+            if header.name not in NAMES and isinstance(table, CsvTable) and _are_mostly_numbers(table.texts(name, "")):
+                faults += error.sentences
             continue
         if values.shape[1] != 1 or np.isnan(values).all():
             others.append(name)
@@ -247,7 +258,18 @@ def _read_number_columns(table: Table) -> tuple[list[SurveyColumn], list[str]]:
         if header.name in LONGITUDES and not unit:
             unit = header.unit or "degrees"
         columns.append(SurveyColumn(replace(header, unit=unit or header.unit), values[:, 0]))
-    return columns, others
+    return columns, others, faults
+
+
+def _are_mostly_numbers(cells: Sequence[str]) -> bool:
+    """Return whether at least half of the cells that are not empty are numbers, also with a comma for the point."""
+    filled = [cell for cell in cells if cell]
+    numbers = [cell for cell in filled if re.fullmatch(r"[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?", cell)]
+    return 0 < len(filled) <= 2 * len(numbers)
+
+
+def _is_std(column: SurveyColumn, names: set[str]) -> bool:
+    return _name_without_std(column.header, names) is not None and not np.any(column.values < 0.0)
 
 
 def _with_unit_before_std(header: Header) -> Header:
@@ -268,6 +290,10 @@ def _name_without_std(header: Header, names: set[str]) -> str | None:
     kept = [word for word in words if word not in STD_WORDS]
     if len(kept) < len(words):
         return "_".join(kept)
+    for word in DIFFERENCES:
+        rest = header.name.removeprefix(word).removeprefix("_")
+        if header.name.startswith(word) and rest in names:
+            return rest
     for word in GLUED_STD_WORDS:
         for rest in (header.name.removesuffix(word), header.name.removeprefix(word)):
             if rest != header.name and rest.strip("_") in names:
@@ -305,14 +331,13 @@ def _match_std_columns(
             for column in std_columns
             if column.header.unit in ("", columns[0].header.unit)
         }
-        if len(observations) == len(columns) == len(alone) == 1 and alone[0].header.unit in (
-            "",
-            columns[0].header.unit,
-        ):
-            matched[name] = alone
-            continue
         mine = [known.get((column.header.name, column.header.number)) for column in columns]
         found = [column for column in mine if column is not None]
         if len(found) == len(columns):
             matched[name] = found
+        elif len(observations) == len(columns) == len(alone) == 1 and alone[0].header.unit in (
+            "",
+            columns[0].header.unit,
+        ):
+            matched[name] = alone
     return matched

@@ -200,13 +200,39 @@ def test_that_a_header_is_taken_apart(column: str, header: Header) -> None:
         ("x_m,twt_ms,sigma twt", {"twt": ["sigma twt"]}, ""),
         ("x_m,twt_ms,error", {"twt": ["error"]}, ""),
         ("x_m,twt_ms,stdev (ms)", {"twt": ["stdev (ms)"]}, ""),
+        ("x_m,twt_ms,dtwt_ms", {"twt": ["dtwt_ms"]}, ""),
+        ("x_m,twt_ms,delta_twt", {"twt": ["delta_twt"]}, ""),
+        ("x_m,twt_ms,unc,sigma_twt", {"twt": ["sigma_twt"]}, '# columns that are not used: "unc"'),
+        ("x_m,depth_m,pth_m", {"depth": 0.05, "pth": 0.1}, ""),
         ("x_m,twt_ms,twt_err_pct", {"twt": 0.05}, '# columns that are not used: "twt_err_pct"'),
     ],
 )
 def test_that_columns_of_errors_become_noise(header, std, unused, invgp_here: Command, tmp_path: Path) -> None:
-    (tmp_path / "sites.csv").write_text(f"{header}\n0,1,2\n10,1,2\n")
+    (tmp_path / "sites.csv").write_text(f"{header}\n0,1,2,3\n10,1,2,3\n".replace(",3", ",3" * (header.count(",") == 3)))
     assert invgp_here("init", "--from-data", "sites.csv", cwd=tmp_path).returncode == 0
     text = (tmp_path / "survey.toml").read_text()
     assert tomllib.loads(text)["noise"]["std"] == std
     assert unused in text
     assert "EPSG:4326" not in text, "the coordinates are in metres"
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ("0,3\n10,abc", "was 'abc' in line 3"),
+        ('0,"3,5"\n10,', "was '3,5' in line 2; decimals are written with a point"),
+    ],
+)
+def test_that_an_entry_that_is_no_number_is_named(
+    rows: str, sentence: str, invgp_here: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "sites.csv").write_text(f"x_m,v\n{rows}\n")
+    result = invgp_here("init", "--from-data", "sites.csv", cwd=tmp_path)
+    column = "column 'v' of sites.csv must hold numbers, or nothing where there is none"
+    assert (result.returncode, result.stderr.strip()) == (2, f"invgp: --from-data: {column}, {sentence}")
+    lines = [f"{line},{place}" for place, line in enumerate([*rows.splitlines(), "20,1"])]
+    (tmp_path / "sites.csv").write_text("\n".join(["x_m,v,t_s", *lines]))
+    result = invgp_here("init", "--from-data", "sites.csv", cwd=tmp_path)
+    assert result.returncode == 0
+    assert f"{column}, {sentence}; the column is not used" in result.stderr
+    assert '# columns that are not used: "v"' in (tmp_path / "survey.toml").read_text()
