@@ -7,14 +7,19 @@ from pathlib import Path
 from ..protocol import AdapterError
 
 
-def read_setting(setting: str, path: Path) -> str:
-    """Read a text file, in UTF-8 or else in Latin 1; `setting` is named in an error."""
+def read_bytes(setting: str, path: Path) -> bytes:
+    """Read a file; `setting` is named in an error."""
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError as error:
         raise AdapterError(setting, f"there is no file {path}") from error
     except OSError as error:
         raise AdapterError(setting, f"{path} cannot be read: {error.strerror}") from error
+
+
+def read_setting(setting: str, path: Path) -> str:
+    """Read a text file, in UTF-8 or else in Latin 1; `setting` is named in an error."""
+    data = read_bytes(setting, path)
     if b"\0" in data:
         raise AdapterError(setting, f"{path} is not a text file: it contains a null character")
     try:

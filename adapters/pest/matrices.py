@@ -10,10 +10,13 @@ import numpy as np
 
 from ..protocol import AdapterError, Floats
 from ..readers.text import parse_number
+from .binary_matrices import read_binary_matrix
 from .control_sections import split_words
-from .files import find_file, read_setting
+from .files import find_file, read_bytes, read_setting
 
 _LARGEST = 20_000  # rows of a matrix
+_BINARY = (".jcb", ".jco", ".bin")
+_ORDER = "the names of rows and of columns must be the same, in the same order"
 _BLOCK_SETTINGS = ("file", "variance_multiplier", "first_parameter", "last_parameter")
 
 
@@ -43,7 +46,7 @@ class NamedCovariance:
 
 
 def read_covariance(setting: str, path: Path, parameters: Sequence[str] = ()) -> NamedCovariance:
-    """Read a matrix file (``.cov``, ``.mat``) or an uncertainty file (``.unc``) of PEST, both as text.
+    """Read a matrix (``.cov``, ``.mat`` as text, ``.jcb``, ``.jco`` binary) or an uncertainty file (``.unc``) of PEST.
 
     Parameters
     ----------
@@ -61,16 +64,13 @@ def read_covariance(setting: str, path: Path, parameters: Sequence[str] = ()) ->
     Raises
     ------
     AdapterError
-        The file is invalid, or binary.
+        The file is invalid.
     """
-    if path.suffix.lower() in (".jcb", ".jco", ".bin"):
-        raise AdapterError(setting, f"{path} is a binary matrix; write it as text with 'pyemu.Cov.to_ascii'")
-    text = read_setting(setting, path)
     try:
         if path.suffix.lower() == ".unc":
-            blocks = list(_read_uncertainty(text, path, parameters))
+            blocks = list(_read_uncertainty(read_setting(setting, path), path, parameters))
         else:
-            blocks = [_read_matrix(text)]
+            blocks = [_read_file(setting, path)]
     except ValueError as error:
         raise AdapterError(setting, f"{path}: {error}") from error
     if any(not np.all(np.isfinite(block.matrix)) for block in blocks):
@@ -86,6 +86,17 @@ def read_covariance(setting: str, path: Path, parameters: Sequence[str] = ()) ->
         matrix[start:end, start:end] = block.matrix
         start = end
     return NamedCovariance(names, matrix)
+
+
+def _read_file(setting: str, path: Path) -> NamedCovariance:
+    """Read a matrix as text or, with the name or the content of a binary one, as that."""
+    data = read_bytes(setting, path)
+    if path.suffix.lower() not in _BINARY and b"\0" not in data:
+        return _read_matrix(read_setting(setting, path))
+    rows, columns, values = read_binary_matrix(data, _LARGEST)
+    if rows != columns:
+        raise ValueError(_ORDER)
+    return NamedCovariance(rows, values)
 
 
 def _read_matrix(text: str) -> NamedCovariance:
@@ -107,7 +118,7 @@ def _read_matrix(text: str) -> NamedCovariance:
     if len(parts[0]) != rows:
         raise ValueError(f"must have {rows} names of rows, has {len(parts[0])}")
     if len(parts) > 1 and parts[1] != parts[0]:  # code 2: names of rows and of columns
-        raise ValueError("the names of rows and of columns must be the same, in the same order")
+        raise ValueError(_ORDER)
     return NamedCovariance(tuple(parts[0]), np.diag(numbers) if code == -1 else numbers.reshape(rows, columns))
 
 
@@ -157,7 +168,7 @@ def _read_block(kind: str, lines: list[list[str]], path: Path, parameters: Seque
     factor = parse_number(settings.get("variance_multiplier", "1"), "variance_multiplier")
     file = find_file(path.parent, settings["file"])
     try:
-        found = _read_matrix(read_setting("control", file))
+        found = _read_file("control", file)
     except ValueError as error:
         raise ValueError(f"{file.name}: {error}") from error
     names = _names_between(settings, parameters, len(found.names)) or found.names

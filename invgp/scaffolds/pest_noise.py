@@ -11,7 +11,7 @@ import numpy as np
 
 from invgp.adapters import AdapterError
 from invgp.adapters.pest.control import Control
-from invgp.adapters.pest.files import find_file, read_setting
+from invgp.adapters.pest.files import find_file, read_bytes, read_setting
 from invgp.adapters.pest.matrices import NamedCovariance, read_covariance
 from invgp.adapters.readers.text import parse_number
 from invgp.problem import Floats
@@ -120,7 +120,7 @@ def _covariance_files(case: Control) -> Iterator[tuple[str, str, tuple[str, ...]
 
 def _read_block(path: Path, members: tuple[str, ...]) -> NamedCovariance:
     """Read a matrix with names, or one of a group of PEST: only numbers, in the order of the observations."""
-    if path.suffix.lower() != ".unc":
+    if path.suffix.lower() != ".unc" and b"\0" not in read_bytes("control", path):
         words = read_setting("control", path).split()
         if len(words) == len(members) ** 2 and "*" not in words:
             try:

@@ -2,7 +2,8 @@
 
 _pyemu_side.py count FILE...           prints, for each control, template or instruction file, its counts or its error
 _pyemu_side.py write FOLDER            writes cases of both styles with templates and instructions
-_pyemu_side.py run CONTROL ENSEMBLE N  prints the outputs of the first N members, one line each
+_pyemu_side.py run CONTROL ENSEMBLE    prints the outputs of the members, one line each
+_pyemu_side.py binary COV              writes the covariance file in all binary formats of pyEMU and prints their names
 """
 
 import os
@@ -18,13 +19,13 @@ import pyemu
 warnings.filterwarnings("ignore")
 
 
-def run(control, ensemble, members):
+def run(control, ensemble):
     control = Path(control).resolve()
     pst = pyemu.Pst(str(control))
     found = pyemu.ParameterEnsemble.from_csv(pst=pst, filename=str(Path(ensemble).resolve()))
     assert list(found.columns) == list(pst.par_names), "the ensemble has the parameters of the case, in its order"
     names = pst.nnz_obs_names
-    for label in list(found.index)[: int(members)]:
+    for label in found.index:
         with tempfile.TemporaryDirectory() as directory:
             folder = Path(directory) / "case"
             shutil.copytree(control.parent, folder)
@@ -44,6 +45,14 @@ def run(control, ensemble, members):
                 parts += [f"{name}={frame.loc[name, 'obsval']!r}" for name in frame.index if name in names]
             os.chdir("/")
             print(" ".join(part.replace("np.float64(", "").replace(")", "") for part in parts))
+
+
+def binary(cov):
+    found = pyemu.Cov.from_ascii(cov)
+    for kind, write in (("pest", found.to_binary), ("coo", found.to_coo), ("dense", found.to_dense)):
+        file = str(Path(cov).with_suffix(f".{kind}.jcb"))
+        write(file)
+        print(file)
 
 
 def count(files):
@@ -87,6 +96,7 @@ def write(folder):
 if __name__ == "__main__":
     actions = {
         "run": lambda: run(*sys.argv[2:]),
+        "binary": lambda: binary(sys.argv[2]),
         "count": lambda: count(sys.argv[2:]),
         "write": lambda: write(sys.argv[2]),
     }

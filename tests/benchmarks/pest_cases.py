@@ -3,8 +3,9 @@
 python tests/benchmarks/pest_cases.py [--only zones pilots tables] [--pyemu]
 
 No file of the cases is edited. With --pyemu, the exported ensemble is read by pyEMU, in an environment of its own. For
-some members, pyEMU writes the input files with the templates, the model command lines are run, and pyEMU reads the
-outputs with the instructions. These are compared with the outputs of the same members by invgp.
+all members, pyEMU writes the input files with the templates, the model command lines are run, and pyEMU reads the
+outputs with the instructions. These are compared with the outputs of the same members by invgp. pyEMU also writes the
+covariance file of the pilot points in its binary formats, which invgp must read as the same matrix.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from environments import cache_folder, environment
 
 import invgp
 from invgp.adapters import RunContext
+from invgp.adapters.pest.matrices import read_covariance
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from helpers import pest_cases
@@ -32,7 +34,6 @@ from helpers.pest_cases import Reference
 INVGP = Path(sysconfig.get_path("scripts")) / "invgp"
 SOURCE = Path(__file__).resolve().parents[2] / "forward_models" / "steady_heads.c"
 PYEMU_SIDE = Path(__file__).resolve().parent / "_pyemu_side.py"
-MEMBERS = 5
 
 
 def write_zones(folder: Path) -> Path:
@@ -69,10 +70,8 @@ def compare(ensemble: Path, reference: Reference) -> tuple[float, float, float]:
 
 
 def round_trip(python: Path, control: Path, ensemble: Path) -> float:
-    """Largest relative difference between the outputs of the way of PEST and of invgp, over some members."""
-    done = subprocess.run(
-        [python, PYEMU_SIDE, "run", control, ensemble, str(MEMBERS)], capture_output=True, text=True, check=False
-    )
+    """Largest relative difference between the outputs of the way of PEST and of invgp, over all members."""
+    done = subprocess.run([python, PYEMU_SIDE, "run", control, ensemble], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"pyEMU failed: {done.stderr[-2000:]}")
     theirs = [{k: float(v) for k, v in (pair.split("=") for pair in line.split())} for line in done.stdout.splitlines()]
@@ -80,12 +79,25 @@ def round_trip(python: Path, control: Path, ensemble: Path) -> float:
     free = [name for quantity in model.inputs for name in quantity.names or ()]
     observed = [name for quantity in model.outputs for name in quantity.names or ()]
     with ensemble.open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))[:MEMBERS]
+        rows = list(csv.DictReader(file))
+    if len(rows) != len(theirs):
+        raise SystemExit(f"pyEMU ran {len(theirs)} of {len(rows)} members")
     values = np.array([[float(row[name]) for name in free] for row in rows])
     with tempfile.TemporaryDirectory() as runs:
-        ours = model.evaluate(values, RunContext([f"r{i}" for i in range(MEMBERS)], Path(runs))).outputs
+        ours = model.evaluate(values, RunContext([f"r{i}" for i in range(len(values))], Path(runs))).outputs
     wanted = np.array([[row[name] for name in observed] for row in theirs])
     return float(np.max(np.abs(ours - wanted) / np.abs(wanted)))
+
+
+def check_binary_covariance(python: Path, cov: Path) -> list[str]:
+    """Return the names of the files that pyEMU writes; all must contain the matrix of the text file."""
+    done = subprocess.run([python, PYEMU_SIDE, "binary", cov], capture_output=True, text=True, check=True)
+    expected = read_covariance("control", cov)
+    for line in done.stdout.splitlines():
+        found = read_covariance("control", Path(line))
+        if found.names != expected.names or not np.array_equal(found.matrix, expected.matrix):
+            raise SystemExit(f"{line} contains another matrix than {cov}")
+    return [Path(line).name for line in done.stdout.splitlines()]
 
 
 def main() -> None:
@@ -108,6 +120,8 @@ def main() -> None:
             command(folder, "run", "survey.toml", "--workers", options.workers)
             command(folder, "export", "posterior.nc", "--format", "pest")
             changed = [path for path, content in before.items() if path.read_bytes() != content]
+            if python is not None and (folder / "prior.cov").exists():
+                print("same matrix:", *check_binary_covariance(python, folder / "prior.cov"), file=sys.stderr)
             if changed:
                 raise SystemExit(f"files of the case have changed: {changed}")
             ensemble = folder / "posterior.ensemble.csv"

@@ -547,7 +547,7 @@ def test_that_what_is_not_used_of_covariances_is_stated_once(tmp_path: Path) -> 
     control.write_text(control.read_text() + "++parcov(prior.jcb)\n")
     (tmp_path / "prior.jcb").write_bytes(b"\0")
     notes = dict(project_from_pest(control, tmp_path).features)
-    assert "binary" in notes["option parcov(prior.jcb)"]
+    assert "is no complete binary matrix: it ends too early" in notes["option parcov(prior.jcb)"]
     control.write_text(control.read_text().replace("prior.jcb", "prior.cov"))
     (tmp_path / "prior.cov").write_text("2 2 1\n1 0\n0 -1\n* row and column names\nk1\nr\n")
     project = project_from_pest(control, tmp_path)
