@@ -49,7 +49,10 @@ PEERS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[int, ...], b
     "ES-MDA, adaptive": (
         "smoothers", ("iterative_ensemble_smoother",), ("iterative_ensemble_smoother",), BUDGETS, False
     ),
-    "EnIF": ("graphite", ("graphite-maps",), ("graphite_maps.enif",), BUDGETS, False),
+    "IES": (  # later versions have no iterative smoother
+        "iterative", ("iterative_ensemble_smoother==0.6.0",), ("iterative_ensemble_smoother.sies",), BUDGETS, False
+    ),
+    "EnIF": ("graphite", ("graphite-maps",), ("graphite_maps.enif",), BUDGETS[:4], False),  # a regression takes minutes
     "emcee": ("emcee", ("emcee",), ("emcee",), SAMPLER_BUDGETS, False),
     "zeus": ("zeus", ("zeus-mcmc",), ("zeus",), SAMPLER_BUDGETS, False),
     "PyVBMC": ("pyvbmc", ("pyvbmc",), ("pyvbmc",), (100, 200), True),
