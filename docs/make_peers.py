@@ -37,8 +37,14 @@ of about 0.05 by chance. One survey and one seed of each problem.
 
 At the sites of `product-30-separate`, `square`, `sine` and `step` the unknowns are independent of those of other sites.
 Localised smoothers use this, and so does invgp. The samplers treat all sites at once; somebody who uses them would
-sample each site alone, as in `product-30, one site`. PEST++-IES is not on PyPI, and pyEMU 1.7 contains no ensemble
-smoother.
+sample each site alone, as in `product-30, one site`.
+
+`IES` stands for the iterative ensemble smoother of PEST++, which is not on PyPI: both make Gauss-Newton steps of an
+ensemble towards perturbed data. The other packages on PyPI that were tried add no further method: pyEMU 1.7 contains no
+smoother; ert 23 calls iterative_ensemble_smoother and graphite-maps, which are measured here; dageo 1.1 and resmda 1.0
+contain ES-MDA; the iterative smoother of dapper 1.7 (`iEnKS`) is the same method for models that step from one time of
+observation to the next; history-matching 0.1 rules values out with emulators and returns no posterior. The Python
+Ensemble Toolbox is not on PyPI: `PET`, `pipt` and `popt` are other programs there.
 
 The settings follow the documentation of each package where it gives advice:
 """
@@ -50,8 +56,10 @@ SETTINGS = {
     "the datum and 0 at a distance of four prior length-scales.",
     "ES-MDA, adaptive": "`AdaptiveESMDA`, the newer update of the package; correlations below 3 / sqrt(members) are "
     "set to zero, its default.",
+    "IES": "`SIES` of iterative_ensemble_smoother 0.6, the last version that contains it (Evensen et al., 2019); eight "
+    "iterations with the step lengths that the package recommends, without localisation, which it does not offer.",
     "EnIF": "the ensemble information filter of graphite-maps: one update with the exact precision of the prior; the "
-    "sensitivities are fitted by LASSO, its default.",
+    "sensitivities are fitted by LASSO, its default; up to 400 runs, because these fits take minutes with more.",
     "emcee": "stretch moves; two walkers per unknown and two more, at least 32, from the prior; the first half of the "
     "steps is discarded.",
     "zeus": "ensemble slice sampling; the same with at least 10 walkers.",
