@@ -17,28 +17,44 @@ from invgp.core.point_sets import Points
 from invgp.core.posteriors import Diagonal, Full, Mixture, Sites
 from invgp.core.training import Blocks, MiniBatches, Progress
 from invgp.core.training.common import Report
-from invgp.core.training.restarts import Starts
+from invgp.core.training.restarts import Starts, is_convex_at_mean
 
 GROWTH, STAGES = 4, 4  # factor between the samples of successive stages of a fit, and the largest number of stages
 MAX_SAMPLES = 4096  # per site
 # Largest gap between the bound on the samples of a fit and that on new ones, in nats and relative to the bound.
 MAX_GAP, MAX_RELATIVE_GAP = 0.25, 1e-4
 MAX_ESTIMATE_SITES = 20_000  # after mini-batches, the bound is estimated on a random subset of this many sites
+MAX_CURVATURE_SITES = 1000  # likewise, of the search for signs of a saddle point
 
 
 class FittedParameters(NamedTuple):
-    """Learnt parameters, the bound on new samples, and whether it is lower than on the samples of the fit."""
+    """Learnt parameters, with the bound on new samples.
+
+    Attributes
+    ----------
+    parameters : Parameters
+        The learnt parameters.
+    estimate : BoundEstimate
+        The bound on new samples.
+    samples : int
+        Samples per site of the fit.
+    gap : float, in nats
+        By how much the bound on the samples of the fit is higher, if that is significant; otherwise 0.
+    at_saddle : bool
+        Whether the log density is convex at the posterior mean of many sites, as at a saddle point.
+    """
 
     parameters: Parameters
     estimate: BoundEstimate
     samples: int
     gap: float = 0.0
+    at_saddle: bool = False
 
 
 def fit_blocks(
     method: Blocks,
     bound: Bound,
-    parameters: Parameters,
+    initial: Parameters,
     data: Data,
     samples: int | None,
     rng: np.random.Generator,
@@ -52,7 +68,7 @@ def fit_blocks(
     ----------
     method : Blocks
         The optimisation.
-    bound, parameters, data
+    bound, initial, data
         The model, its initial parameters, and its likelihood and observations.
     samples : int, optional
         Samples per site.
@@ -83,7 +99,8 @@ def fit_blocks(
     while True:
         count = counts[stage]
         points = Points.draw(streams[stage], count, sites, latents, backend)
-        parameters = method.fit(bound, parameters, data, points, keep, after, starts)
+        # The initial parameters are those of restarts, also if the fit continues after an earlier stage.
+        parameters = method.fit(bound, initial, data, points, keep, after, starts)
         density = data.log_density(parameters.likelihood, derivatives=False)
         many = max(count, default_samples(latents))
         bound_state = bound.bound_state(parameters)
@@ -96,7 +113,8 @@ def fit_blocks(
             if len(counts) > 1 and estimate.standard_error > 0.0:
                 # The first estimate has decided whether the fit ends here, so one that is too high is more probable.
                 estimate = estimate_bound(bound_state, density, many, last_stream)
-            return FittedParameters(parameters, estimate, count, 0.0 if fine else gap)
+            saddle = bound.posterior.components == 1 and is_convex_at_mean(bound_state, data, points)
+            return FittedParameters(parameters, estimate, count, 0.0 if fine else gap, saddle)
         stage += 1
         after = last = Progress(last.round, -np.inf, parameters)
 
@@ -115,22 +133,37 @@ def fit_batches(
     parameters = method.fit(bound, parameters, data, rng, record, after)
     samples = method.samples_for(len(bound.kernels))
     many = max(samples, default_samples(len(bound.kernels)))
-    return FittedParameters(parameters, estimate_on_subset(bound, parameters, data, many, new_stream), samples)
+    some = random_subset(bound, data, MAX_ESTIMATE_SITES, new_stream)
+    estimate = estimate_bound(
+        some.bound.bound_state(parameters),
+        some.data.log_density(parameters.likelihood, derivatives=False),
+        many,
+        new_stream,
+    )
+    few = random_subset(bound, data, MAX_CURVATURE_SITES, new_stream)
+    Q, backend = len(bound.kernels), backend_of(bound.X)
+    points = Points.draw(new_stream, many, few.bound.X.shape[0], Q, backend)
+    saddle = bound.posterior.components == 1 and is_convex_at_mean(few.bound.bound_state(parameters), few.data, points)
+    return FittedParameters(parameters, estimate, samples, at_saddle=saddle)
 
 
-def estimate_on_subset(
-    bound: Bound, parameters: Parameters, data: Data, samples: int, rng: np.random.Generator
-) -> BoundEstimate:
-    """Estimate the bound on new samples, at a random subset of the sites if there are very many."""
+class Subset(NamedTuple):
+    """A model of a random subset of the sites, whose weights make up for the others, with their observations."""
+
+    bound: Bound
+    data: Data
+
+
+def random_subset(bound: Bound, data: Data, size: int, rng: np.random.Generator) -> Subset:
+    """Choose a random subset of the sites; all of them if there are at most `size`."""
     N = bound.X.shape[0]
-    if N > MAX_ESTIMATE_SITES:
-        backend: Backend = backend_of(bound.X)
-        chosen = np.sort(rng.choice(N, MAX_ESTIMATE_SITES, replace=False)).astype(np.int32)
-        rows = backend.namespace.asarray(chosen, device=backend.device)
-        bound = replace(bound, X=backend.namespace.take(bound.X, rows, axis=0), weight=N / MAX_ESTIMATE_SITES)
-        data = data.rows(rows)
-    density = data.log_density(parameters.likelihood, derivatives=False)
-    return estimate_bound(bound.bound_state(parameters), density, samples, rng)
+    if size >= N:
+        return Subset(bound, data)
+    backend: Backend = backend_of(bound.X)
+    chosen = np.sort(rng.choice(N, size, replace=False)).astype(np.int32)
+    rows = backend.namespace.asarray(chosen, device=backend.device)
+    X = backend.namespace.take(bound.X, rows, axis=0)
+    return Subset(replace(bound, X=X, dense=False, weight=N / size), data.rows(rows))
 
 
 def describe_posterior(bound_state: BoundState) -> str:

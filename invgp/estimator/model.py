@@ -199,7 +199,8 @@ class SAVIGP(FittedModel, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         Warns
         -----
         ConvergenceWarning
-            `Blocks` has not converged, or the bound falls with `MiniBatches`.
+            `Blocks` has not converged, the bound falls or still increases with `MiniBatches`, the fit seems to have
+            ended at a saddle point, components of a mixture have vanished, or the fit is adapted to its samples.
         """
         X, Y, weights = self._check_data(X, y, sample_weight)
         self._check_samples()
@@ -409,6 +410,14 @@ class SAVIGP(FittedModel, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
             warnings.warn(
                 f"{len(vanished)} of {self.components} components of the mixture have weights below {MIN_WEIGHT:g}: "
                 "the posterior has fewer modes than components, or not all were found; reduce components",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if found.at_saddle:
+            warnings.warn(
+                "the log density of many sites is convex at the posterior mean, which indicates a saddle point or a "
+                "poor optimum: start elsewhere with initial_mean, a shorter length_scale or a lower noise"
+                + ("" if isinstance(self._method, Blocks) else ", or use Blocks"),
                 ConvergenceWarning,
                 stacklevel=3,
             )

@@ -7,9 +7,14 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from helpers.curve import POSTERIOR_ONLY, X
+from invgp.core.backend import select_backend
+from invgp.core.hyperpriors import Hyperprior
+from invgp.core.kernels import Matern52, White
 from invgp.core.training import Blocks, MiniBatches
 from invgp.core.training.reflections import region_factors
+from invgp.core.training.restarts import shorten_length_scales
 from invgp.estimator import SAVIGP
+from invgp.estimator.initialisation import initialise
 from invgp.likelihoods import GPRN, BlackBox, Gaussian, StudentT
 
 NOISE = 0.1
@@ -84,6 +89,81 @@ def test_that_signs_do_not_depend_on_the_places_of_few_inducing_inputs(seed):
     box = BlackBox(lambda y, f: normal(y[:, 0] - np.cosh(f[..., 0])), latents=1, outputs=1)
     latent = SAVIGP(box, inducing=15, random_state=seed).fit(x, y).predict_latent(x)[0][:, 0]
     assert abs(np.sign(latent * truth)[np.abs(truth) > 0.4].mean()) == 1.0
+
+
+def noisy_absolute_values(y, f, parameters):
+    residual = (y[:, 0] - np.abs(f[..., 0])) * np.exp(-parameters[0])
+    return -0.5 * residual**2 - parameters[0] - 0.5 * np.log(2 * np.pi)
+
+
+EVEN = {"f^2": (noisy_squares, np.square), "|f|": (noisy_absolute_values, np.abs)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(EVEN))
+@pytest.mark.parametrize(
+    ("frequency", "inducing", "seed"), [(1.0, 20, 0), (2.0, 20, 1), (2.0, None, 0), (2.5, 20, 0), (3.0, 20, 2)]
+)
+def test_that_noise_to_learn_does_not_hide_a_saddle_point(name, frequency, inducing, seed):
+    """From a noise of 1, which explains all data, however fast the latent varies."""
+    density, even = EVEN[name]
+    rng = np.random.default_rng(1)
+    x = rng.uniform(0, 6, (200, 1))
+    truth = np.sin(frequency * x[:, 0])
+    y = even(truth) + NOISE * rng.standard_normal(200)
+    box = BlackBox(density, latents=1, outputs=1, parameters=[0.0])
+    model = SAVIGP(box, inducing=inducing, random_state=seed).fit(x, y)
+    Z = model.inducing_inputs_[0]
+    near = BlackBox(density, latents=1, outputs=1, parameters=[np.log(NOISE)])
+    settings = {"inducing": Z, "length_scale": 1.5 / frequency, "initial_mean": np.sin(frequency * Z[:, 0])}
+    best = SAVIGP(near, **settings).fit(x, y)
+    assert model.bound_ > best.bound_ - 0.1
+    assert np.exp(np.asarray(model.likelihood_.parameters)[0]) == pytest.approx(NOISE, rel=0.15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(EVEN))
+def test_that_saddle_points_are_left_in_two_dimensions(name):
+    density, even = EVEN[name]
+    rng = np.random.default_rng(1)
+    x = rng.uniform(0, 6, (200, 2))
+    truth = np.sin(x[:, 0]) * np.cos(x[:, 1])
+    y = even(truth) + NOISE * rng.standard_normal(200)
+    box = BlackBox(density, latents=1, outputs=1, parameters=[0.0])
+    latent = SAVIGP(box, inducing=40).fit(x, y).predict_latent(x)[0][:, 0]
+    assert np.sqrt(np.mean((even(latent) - even(truth)) ** 2)) < NOISE
+
+
+@pytest.mark.parametrize("start", [0.1, 1.0])
+def test_that_a_fit_with_kinks_ends(start):
+    """The search for the posterior may end lower than the fit; a reflection must be compared with the fit."""
+    rng = np.random.default_rng(1)
+    x = rng.uniform(0, 6, (200, 1))
+    y = np.abs(np.sin(x[:, 0])) + NOISE * rng.standard_normal(200)
+    box = BlackBox(noisy_absolute_values, latents=1, outputs=1, parameters=[np.log(start)])
+    model = SAVIGP(box, inducing=20, length_scale=0.6).fit(x, y)
+    assert model.converged_
+    assert len(model.trace_) < 20
+
+
+def test_that_a_saddle_point_at_the_end_is_told():
+    y = observed_squares(lambda x: np.sin(1.5 * x), 0)
+    for method in (Blocks(restarts=0, rounds=3), MiniBatches(("posterior",), natural=0, epochs=20)):
+        with pytest.warns(ConvergenceWarning, match="is convex at the posterior mean, .* start elsewhere"):
+            SAVIGP(SQUARES, inducing=15, method=method).fit(X, y)
+
+
+def test_that_length_scales_of_restarts_keep_to_their_bounds():
+    kernel = Matern52(variance=2.0, length_scale=[1.0, 4.0]) + White(0.1)
+    bound, parameters = initialise(
+        SAVIGP(Gaussian(1.0), kernel=kernel, hyperpriors={"length_scale": Hyperprior(low=0.8, high=10.0)}),
+        np.random.default_rng(0).uniform(0, 6, (9, 2)),
+        select_backend("cpu"),
+        *np.random.default_rng(0).spawn(2),
+    )
+    shorter = bound.kernel_cache(shorten_length_scales(bound, parameters, 0.5)).kernels[0].parameters
+    expected = dict(zip(kernel.qualified_names, np.exp(shorter), strict=True))
+    np.testing.assert_allclose(np.exp(shorter), [2.0, 0.8, 2.0, 0.1], rtol=1e-6, err_msg=str(expected))
 
 
 @pytest.mark.slow

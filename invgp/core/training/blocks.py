@@ -37,7 +37,14 @@ from invgp.core.training.common import (
 )
 from invgp.core.training.mixtures import mixture_of_modes, surround_best_gaussian
 from invgp.core.training.reflections import is_even, reflect_regions
-from invgp.core.training.restarts import Starts, has_learnt_nothing, is_convex_at_mean, restart
+from invgp.core.training.restarts import (
+    LENGTH_SCALES,
+    Starts,
+    is_convex_at_mean,
+    is_suspicious,
+    restart,
+    shorten_length_scales,
+)
 
 TOGETHER = (("posterior", "kernels", "likelihood", "inducing", "prior_mean"),)
 MAX_LOG_STEP = 3.0  # largest step of log kernel parameters: beyond, gradients may vanish
@@ -67,8 +74,9 @@ class Blocks:
         mixture starts from its initial components, as in the code of the authors.
     restarts : int
         Number of further starts of the posterior, from draws of the prior. A single Gaussian is started again only if
-        the log density is convex at its mean at many sites, or if it has learnt nothing (its KL divergence from the
-        prior is almost 0), which indicates a saddle point or a poor local optimum.
+        the log density is convex at its mean at many sites, at the start or at the end, or if it has learnt nothing
+        (its KL divergence from the prior is almost 0), which indicates a saddle point or a poor local optimum, or if
+        the likelihood is even in its only latent. At the end, starts with shorter length-scales are tried too.
         The components of a mixture start at different optima. Not used with ``profile_posterior=False``.
     optimiser : LBFGS
         Or an object with the same `init` and `tell` (`invgp.core.optimisers`).
@@ -150,7 +158,7 @@ class Blocks:
         invgp.core.parameters.Parameters
             The learnt parameters.
         """
-        learnt = select_blocks(self.learn, bound, parameters)
+        learnt, initial = select_blocks(self.learn, bound, parameters), parameters
         order = [group for names in self.order if (group := [name for name in names if name in learnt])]
         progress = after or Progress(0, -np.inf, parameters)
         if after is None:
@@ -161,14 +169,13 @@ class Blocks:
                 candidates = self._initial_candidates(bound, progress.parameters, data, points, starts)
             rounds = [self._round(order, bound, one, data, points) for one in candidates]
             parameters, status, value = max(rounds, key=lambda found: found[2])
-            if progress.round == 0 and len(candidates) == 1 and has_learnt_nothing(bound.bound_state(parameters)):
-                others = self._restart(bound, progress.parameters, data, points, starts)
-                rounds += [self._round(order, bound, one, data, points) for one in others]
-                parameters, status, value = max(rounds, key=lambda found: found[2])
             over = abs(value - progress.elbo) <= self.tolerance * max(1.0, abs(value)) or not order
-            if over and starts is not None:
-                moved = self._reflect(bound, parameters, data, points, starts)
-                over, parameters = moved is None, parameters if moved is None else moved
+            if starts is not None and (over or progress.round == 0):
+                first = progress.round == 0
+                moved = self._leave_optimum(order, bound, initial, parameters, data, points, starts, first=first)
+                if moved is None and over:
+                    moved = self._reflect(bound, parameters, value, data, points, starts)
+                over, parameters = over and moved is None, parameters if moved is None else moved
             progress = Progress(
                 progress.round + 1,
                 value,
@@ -237,16 +244,60 @@ class Blocks:
     def _profiles_posterior(self, bound: Bound) -> bool:
         return self.profile_posterior and bound.posterior.components == 1
 
+    def _leave_optimum(
+        self,
+        order: Sequence[Sequence[str]],
+        bound: Bound,
+        initial: Parameters,
+        parameters: Parameters,
+        data: Data,
+        points: Points,
+        starts: Starts,
+        *,
+        first: bool,
+    ) -> Parameters | None:
+        """Return better parameters from restarts where a saddle point or several optima are likely; otherwise None.
+
+        After the `first` round, the posterior of an even likelihood of one latent is always started again.
+        """
+        if not self._may_restart(bound, starts):
+            return None
+        bound_state = bound.bound_state(parameters)
+        even = first and len(bound.kernels) == 1 and is_even(bound_state, data, points)
+        if not (even or is_suspicious(bound_state, data, points)):
+            return None
+        value = float(evaluate(bound, parameters, data, points, ()).elbo)
+        begin = replace(initial, likelihood=parameters.likelihood)
+        learns_kernels = any("kernels" in group for group in order)
+        rounds = [
+            self._round(order, bound, candidate, data, points)
+            for factor in (LENGTH_SCALES if learns_kernels else (1.0,))
+            for candidate in self._restart(bound, shorten_length_scales(bound, begin, factor), data, points, starts)
+        ]
+        best, _, reached = max(rounds, key=lambda found: found[2], default=(parameters, "", value))
+        return best if self._is_better(reached, value) else None
+
+    def _may_restart(self, bound: Bound, starts: Starts) -> bool:
+        wanted = "posterior" in self.learn and starts.means.shape[0] > 0 and not starts.chosen
+        return wanted and self._profiles_posterior(bound)
+
+    def _is_better(self, value: float, than: float) -> bool:
+        """Whether a bound is higher by more than the tolerance."""
+        return value > than + self.tolerance * max(1.0, abs(than))
+
     def _reflect(
-        self, bound: Bound, parameters: Parameters, data: Data, points: Points, starts: Starts
+        self, bound: Bound, parameters: Parameters, value: float, data: Data, points: Points, starts: Starts
     ) -> Parameters | None:
         """Return parameters with a better posterior after reflections, if the likelihood is even; otherwise None."""
-        wanted = "posterior" in self.learn and starts.means.shape[0] and not starts.chosen
-        if not wanted or not self._profiles_posterior(bound) or len(bound.kernels) > 1:
+        if not self._may_restart(bound, starts) or len(bound.kernels) > 1:
             return None
         if not is_even(bound.bound_state(parameters), data, points):
             return None
-        return reflect_regions(Profile(bound, data, points, self.optimiser.tolerance), parameters)
+        moved = reflect_regions(Profile(bound, data, points, self.optimiser.tolerance), parameters)
+        # The search for the posterior may end lower than the fit where the log density has kinks.
+        if moved is None or not self._is_better(float(evaluate(bound, moved, data, points, ()).elbo), value):
+            return None
+        return moved
 
     def _initial_candidates(
         self, bound: Bound, parameters: Parameters, data: Data, points: Points, starts: Starts | None

@@ -2,20 +2,23 @@
 
 A posterior that is symmetric about the prior mean, such as that of y = f^2 + noise, has a stationary point at the prior
 mean, at which a search from the prior ends. There the log density is convex: its curvature at the mean of the posterior
-is positive. In this case, the search is repeated from draws of the prior. The same is done if a search ends at the
-prior: where the noise is learnt, it may explain all data before the curvature shows the saddle point.
+is positive. In this case, the search is repeated from draws of the prior. Where the noise is learnt, it may explain the
+data before the curvature shows the saddle point. Therefore the end of a fit is examined too: if the log density is
+convex there, or if the posterior is almost the prior, the posterior is started again with the learnt noise, and with
+the initial length-scales and shorter ones, because a draw with long length-scales is far from any fast function.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from invgp.core.backend import Array, array_namespace, backend_of, matrix_vector_product, to_numpy
-from invgp.core.bound import BoundState
+from invgp.core.bound import Bound, BoundState
 from invgp.core.estimators import quadratic_fit
 from invgp.core.expectations import NotFiniteError, all_finite, iterate_samples
 from invgp.core.observed_likelihood import Data
@@ -43,6 +46,7 @@ NARROW = 0.1  # standard deviations at which the curvature is computed, relative
 MAX_CURVATURE = 0.5  # positive curvature at a site, relative to the precision of its posterior
 MAX_CONVEX_FRACTION = 0.1  # of the sites that may have a larger curvature, such as outliers
 MIN_KL = 0.5  # nats: a smaller KL divergence of the posterior from the prior means that nothing was learnt
+LENGTH_SCALES = (1.0, 0.5, 0.25)  # of restarts at the end of a fit, relative to the initial ones
 COMPLETED = 2  # restarts whose search is completed
 MIN_DISTANCE = 1.0  # between modes: root mean square difference of the marginal means, in standard deviations
 
@@ -69,6 +73,19 @@ def is_convex_at_mean(bound_state: BoundState, data: Data, points: Points) -> bo
 def has_learnt_nothing(bound_state: BoundState) -> bool:
     """Whether the posterior is almost the prior, as at a saddle point that the noise level or the kernels hide."""
     return -float(bound_state.family.negative_kl(bound_state.q, bound_state.factor)) < MIN_KL
+
+
+def is_suspicious(bound_state: BoundState, data: Data, points: Points) -> bool:
+    """Whether a fit may have ended at a saddle point or a poor optimum."""
+    return has_learnt_nothing(bound_state) or is_convex_at_mean(bound_state, data, points)
+
+
+def shorten_length_scales(bound: Bound, parameters: Parameters, factor: float) -> Parameters:
+    """Multiply all length-scales of the kernels by a factor, within their bounds."""
+    names = [name for kernel in bound.kernels for name in kernel.parameter_names]
+    shift = math.log(factor) * np.asarray([1.0 if name == "length_scale" else 0.0 for name in names])
+    free = bound.kernel_parameters(parameters) + backend_of(parameters.kernels).asarray(shift)
+    return replace(parameters, kernels=free if bound.hyperpriors is None else bound.hyperpriors.unconstrain(free))
 
 
 def restart(profile: Profile, parameters: Parameters, starts: Array, complete: int = COMPLETED) -> list[Trial]:
