@@ -27,6 +27,7 @@ from invgp.inference.earlier_runs import earlier_runs
 from invgp.inference.emulated_posterior import EmulatedPosterior
 from invgp.inference.emulator_search import fit, optimise_on_emulator
 from invgp.inference.invert import open_recorders
+from invgp.inference.optimisation import ENDED, Stop
 from invgp.inference.runner import Runner
 from invgp.inference.search_state import SearchState
 from invgp.inference.site_model import SiteModel, prepare_site_model, uses_emulator
@@ -39,9 +40,12 @@ from invgp.problem.sources import Integers
 
 MOST_STEPS = 6  # of the optimisation, each with the noise that the one before has learnt
 ROWS_AT_ONCE = 50_000  # of the emulator, to limit memory
+CHECKED = 32  # draws at which the runs must surround a Gaussian posterior
+MOST_UNCOVERED = 0.1  # share of the sites with data at which the runs may not cover a posterior that is still sampled
+STEPS_OUTSIDE = 3  # of the checks of an optimisation, successively with more such sites, after which it ends
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EmulatedProblem:
     """A problem with an emulator of its simulators, and the Gaussian approximation of its posterior on it.
 
@@ -115,7 +119,13 @@ def check_site_model(problem: Problem) -> None:
 
 
 def emulate(
-    problem: Problem, runs: Runs, seed: int, start: SiteFactors | None = None, *, patient: bool = True
+    problem: Problem,
+    runs: Runs,
+    seed: int,
+    start: SiteFactors | None = None,
+    *,
+    patient: bool = True,
+    among_runs: bool = False,
 ) -> EmulatedProblem:
     """Fit the emulator of a problem to runs, and find the Gaussian approximation of the posterior on it.
 
@@ -129,6 +139,9 @@ def emulate(
         Site factors near the solution; by default the search begins at the prior.
     patient : bool
         Whether the emulator is fitted again for the posterior that was found, until both have converged.
+    among_runs : bool
+        Whether the search ends early if it leaves the region of the runs, beyond which the emulator is not valid; only
+        with `start`.
 
     Raises
     ------
@@ -151,13 +164,50 @@ def emulate(
         if state.emulator is None:
             names = ", ".join(part.name for part in simulated_parts(problem))
             raise ConfigError(f"posterior: must hold enough runs of {names} for an emulator, held {len(runs):,}")
-        state = optimise_on_emulator(model, runner, state, posterior)
+        stop = leaves_runs(model, state.emulator) if among_runs and start is not None else None
+        state = optimise_on_emulator(model, runner, state, posterior, stop=stop)
         if state.candidate is None:
             raise ConfigError("posterior: no posterior of the changed problem could be found on the emulator")
+        if state.result == ENDED:
+            break
         moved, posterior = movement(posterior, state.posterior), state.posterior
         if moved < model.options.step_converged:
             break
     return EmulatedProblem(model, runner, state)
+
+
+def uncovered_sites(model: SiteModel, emulator: Surrogate, gaussian: GaussianPosterior) -> NDArray[np.bool_]:
+    """Return a mask (N,) of the sites with data where an emulator is not accurate at draws from a Gaussian posterior.
+
+    It is accurate if the draws lie among its runs and its estimated error is small.
+    """
+    problem = model.problem
+    normals = np.random.default_rng(0).standard_normal((CHECKED, 1, problem.latent_count, 1))
+    draws = to_numpy(gaussian.marginals.mean) + (to_numpy(gaussian.factor) @ normals)[..., 0]
+    trusted = emulator.trusted_sites(draws, model.all_sites, problem.inference.emulator_error)
+    return np.asarray(~trusted & simulated_with_data(model))
+
+
+def simulated_with_data(model: SiteModel) -> NDArray[np.bool_]:
+    """Return a mask (N,) of the sites that have data of a simulator."""
+    observed = np.isfinite(model.problem.survey.Y).any(axis=1)
+    return np.asarray(observed & np.isin(model.all_sites, model.problem.simulated))
+
+
+def leaves_runs(model: SiteModel, emulator: Surrogate) -> Stop:
+    """Return the function that ends a search after several steps without enough runs near the posterior."""
+    counted, outside, steps = simulated_with_data(model).sum(), 0, 0
+
+    def stop(posterior: GaussianPosterior) -> bool:
+        nonlocal outside, steps
+        steps += 1
+        if steps % 2:  # a check takes nearly as long as a step
+            return False
+        share = uncovered_sites(model, emulator, posterior).sum() / max(counted, 1)
+        outside = outside + 1 if share > MOST_UNCOVERED else 0
+        return outside >= STEPS_OUTSIDE
+
+    return stop
 
 
 def hide_data(problem: Problem, mask: NDArray[np.bool_]) -> Problem:

@@ -25,6 +25,7 @@ from invgp.emulation.run_schedule import (
 )
 from invgp.emulation.solver_noise import estimate_solver_noise, place_lines
 from invgp.formatting import count_noun
+from invgp.inference.optimisation import Stop
 from invgp.inference.prior_conflict import stop_at_prior_conflict
 from invgp.inference.runner import Runner
 from invgp.inference.search_state import STALLED, UNFINISHED, SearchResult, SearchState, Step
@@ -190,18 +191,24 @@ def measure_solver_noise(
 
 
 def optimise_on_emulator(
-    model: SiteModel, runner: Runner, state: SearchState, posterior: GaussianPosterior, *, near_optimum: bool = False
+    model: SiteModel,
+    runner: Runner,
+    state: SearchState,
+    posterior: GaussianPosterior,
+    *,
+    near_optimum: bool = False,
+    stop: Stop | None = None,
 ) -> SearchState:
     """Optimise on the emulator of a state from a posterior, with the error of the emulator in the noise.
 
-    Near the optimum, the first stages are left out.
+    Near the optimum, the first stages are left out. The search ends where `stop` returns True.
     """
     if state.emulator is None:
         raise ValueError("there is no emulator yet")
     stages = model.emulator_stages[: 1 if _is_preliminary(model, state.emulator) else None]
     algorithm = model.algorithm(stages, model.with_emulator_error(state.emulator))
     begin = algorithm.start_from(posterior, near_optimum=near_optimum)
-    return optimise(model, runner, state, algorithm, begin, emulator_evaluator(state.emulator))
+    return optimise(model, runner, state, algorithm, begin, emulator_evaluator(state.emulator), stop)
 
 
 def emulated_bound(model: SiteModel, state: SearchState) -> float:

@@ -26,6 +26,12 @@ Evaluate = Callable[[Floats, str, Sites], Batch]
 
 # Called after each evaluation of the bound with its value, and with the posterior if the step was accepted.
 Report = Callable[[float, Candidate | None], None]
+Stop = Callable[
+    [GaussianPosterior], bool
+]  # receives each accepted posterior, and returns whether the search ends there
+
+
+ENDED = SearchResult("stopped because the posterior leaves the region of the runs", converged=False)
 
 
 class Optimum(NamedTuple):
@@ -60,7 +66,9 @@ class Optimiser:
         """Return the number of sites in a mini-batch."""
         return sites_at_once(self.problem, max(stage.points.base.shape[0] for stage in stages))
 
-    def __call__(self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate, report: Report) -> Optimum:
+    def __call__(
+        self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate, report: Report, stop: Stop | None = None
+    ) -> Optimum:
         """Optimise from a state, with all sites together or, if there are too many, with mini-batches.
 
         Parameters
@@ -71,6 +79,8 @@ class Optimiser:
             Evaluates latent values (S, B, Q) at sites (B,).
         report : callable
             Receives the bound of each evaluation, and the posterior if it was accepted.
+        stop : callable, optional
+            Whether the search ends at an accepted posterior; not used with mini-batches.
         """
         size = self.batch_size(algorithm.stages)
         if size < self.problem.survey.size:
@@ -84,6 +94,8 @@ class Optimiser:
             if kept := info.accepted and state.best is not None:
                 candidate = Candidate(state.best, *predictions(batch))
             report(info.elbo, candidate if kept else None)
+            if kept and stop is not None and candidate is not None and stop(candidate.posterior):
+                return Optimum(ENDED, candidate)
         return Optimum(SearchResult(state.finished, state.converged), candidate)
 
     def _by_batches(

@@ -257,11 +257,20 @@ class SampledSearch:
             state.posterior, emulator, explained, several or suspects_modes(model, state, self.modes, report)
         )
 
-    def sample_emulated(self, model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
-        """Return the state with draws from the posterior on its emulator, without new runs."""
+    def sample_emulated(
+        self, model: SiteModel, runner: Runner, state: SearchState, *, several_modes: bool | None = None
+    ) -> SearchState:
+        """Return the state with draws from the posterior on its emulator, without new runs.
+
+        By default, it is searched for several modes.
+        """
         if state.emulator is None:
             raise ValueError("there is no emulator yet")
-        target = self._next_target(model, state, state.emulator, _stage(runner, "search for modes"))
+        if several_modes is None:
+            target = self._next_target(model, state, state.emulator, _stage(runner, "search for modes"))
+        else:
+            explained = state.result.converged and not unexplained_sites(model, state).any()
+            target = SampledTarget(state.posterior, state.emulator, explained, several_modes)
         return self._draw_result(model, runner, state, target)
 
     def _draw_result(self, model: SiteModel, runner: Runner, state: SearchState, target: SampledTarget) -> SearchState:

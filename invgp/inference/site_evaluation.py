@@ -17,7 +17,7 @@ from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.emulation import Surrogate
 from invgp.emulation.run_schedule import simulated_parts
 from invgp.execution.simulator import Batch
-from invgp.inference.optimisation import Evaluate
+from invgp.inference.optimisation import Evaluate, Stop
 from invgp.inference.runner import Runner
 from invgp.inference.search_state import Candidate, SearchState
 from invgp.inference.site_model import SiteModel
@@ -54,7 +54,13 @@ def emulator_evaluator(emulator: Surrogate) -> Evaluate:
 
 
 def optimise(
-    model: SiteModel, runner: Runner, state: SearchState, algorithm: CoupledSavigp, start: State, evaluate: Evaluate
+    model: SiteModel,
+    runner: Runner,
+    state: SearchState,
+    algorithm: CoupledSavigp,
+    start: State,
+    evaluate: Evaluate,
+    stop: Stop | None = None,
 ) -> SearchState:
     """Optimise the posterior from a start, and return the state with the best posterior and the outcome."""
     runner.keep(state)
@@ -64,7 +70,7 @@ def optimise(
             runner.keep(replace(state, candidate=candidate))
         runner.record(elbo, accepted=candidate is not None)
 
-    result, candidate = model.optimiser(algorithm, start, evaluate, report)
+    result, candidate = model.optimiser(algorithm, start, evaluate, report, stop)
     return runner.keep(replace(state, candidate=candidate or state.candidate, result=result))
 
 

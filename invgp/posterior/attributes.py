@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import platform
 from datetime import UTC, datetime
-from importlib.metadata import version
+from functools import cache
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from invgp.problem import EarlierField, EarlierSites, Problem, SimulatorVariable
 
 CONVENTIONS = "CF-1.11"
 DEPENDENCIES = ("numpy", "scipy", "xarray", "netCDF4", "joblib")
+_version = cache(metadata.version)  # which reads files
 
 
 def dataset_attributes(problem: Problem, solution: Solution) -> dict[str, Any]:
@@ -33,12 +35,12 @@ def dataset_attributes(problem: Problem, solution: Solution) -> dict[str, Any]:
         Conventions, provenance, outcome of the inference, and the names of coordinates, latents and observations.
     """
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    software = [f"invgp {version('invgp')}", f"Python {platform.python_version()}"]
-    software += [f"{name} {version(name)}" for name in DEPENDENCIES]
+    software = [f"invgp {_version('invgp')}", f"Python {platform.python_version()}"]
+    software += [f"{name} {_version(name)}" for name in DEPENDENCIES]
     return {
         "Conventions": CONVENTIONS,
         "title": problem.title or "Posterior of a geophysical inversion",
-        "history": f"{now} invgp {version('invgp')}: posterior inferred",
+        "history": f"{now} invgp {_version('invgp')}: posterior inferred",
         "source": f"Gaussian process inversion with the simulator {problem.forward.name}",
         "references": "Bonilla, Krauth and Dezfouli, Generic Inference in Latent Gaussian Process Models, "
         "Journal of Machine Learning Research 20 (2019)",

@@ -12,7 +12,7 @@ from helpers.linear_evidence import exact_evidence, product_problem
 from helpers.problems import linear_problem
 from invgp.answers.emulated_problem import transfer_runs
 from invgp.answers.revised_problem import fix_learnt
-from invgp.answers.revision import MOVED
+from invgp.answers.revision import APPROXIMATED, MOVED
 from invgp.emulation import Runs
 from invgp.errors import ConfigError
 
@@ -56,6 +56,8 @@ def test_that_a_revised_curved_posterior_is_that_of_an_inversion_with_the_simula
     assert not invgp.has_converged(beyond)
     assert beyond.attrs["invgp_revision_doubtful_sites"] > 0
     assert beyond.attrs["invgp_revision_runs_needed"] > 0
+    assert beyond.attrs["invgp_revision_method"] == APPROXIMATED  # where the emulator is not valid, it is not sampled
+    assert 0.0 < float(beyond["a_std"].max()) < 1.0
 
 
 @pytest.mark.slow

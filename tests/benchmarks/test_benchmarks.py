@@ -8,6 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import invgp
+from helpers.command_line import CONFIG, write_files
+
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
@@ -217,10 +220,19 @@ def test_that_the_table_of_the_gpu_compares_results(root):
     assert all(float(row[-2]) < 1e-12 for row in rows)
 
 
+def test_that_the_rate_of_revisions_is_measured(benchmark, capsys, tmp_path):
+    write_files(tmp_path, CONFIG)
+    invgp.write(invgp.invert(invgp.load(tmp_path / "survey.toml")), tmp_path / "posterior.nc")
+    rate = benchmark("revisions").main([str(tmp_path / "posterior.nc"), "--revisions", "3"])
+    assert rate.revisions == rate.reliable == 3
+    assert rate.processor > 0.0
+    assert "3 revisions, 3 of them reliable" in capsys.readouterr().out
+
+
 def test_that_the_promises_of_a_design_are_compared_with_inversions_with_the_new_data(benchmark, capsys):
     rows = benchmark("design_study").main(["--only", "linear", "--surveys", "1"])
-    assert len(rows) == 3
+    assert [row.candidate for row in rows] == ["value of b", "value of a", "new site", "better noise"]
     for row in rows:
         assert row.realised_error == 0.0
         assert row.promised == pytest.approx(row.realised, abs=max(0.1 * row.realised, 3.0 * row.promised_error))
-    assert capsys.readouterr().out.count("linear") == 3
+    assert capsys.readouterr().out.count("linear") == 4
