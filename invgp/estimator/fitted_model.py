@@ -120,16 +120,19 @@ class FittedModel(ModelSettings):
             In the order of `classes_`.
         """
         if hasattr(self.likelihood, "class_probabilities"):
-            predictive = self._predictive(X, likelihood)
-            parts = [predictive.class_probabilities(self._fitted, x, rows) for x, rows in self._chunks(X, predictive)]
+            inputs = self._new_inputs(X)
+            predictive = self._predictive(inputs, likelihood)
+            batches = self._chunks(inputs, predictive)
+            parts = [predictive.class_probabilities(self._fitted, x, rows) for x, rows in batches]
             return np.concatenate(parts)
         mean, _ = self._output_moments(X, likelihood)
         return np.concatenate([1.0 - mean, mean], axis=1) if mean.shape[1] == 1 else mean
 
     def _output_moments(self, X: ArrayLike, likelihood: Likelihood | None) -> tuple[Floats, Floats]:
         """Compute mean and variance (B, P) of new observations."""
-        predictive = self._predictive(X, likelihood)
-        parts = [predictive.moments(self._fitted, x, rows) for x, rows in self._chunks(X, predictive)]
+        inputs = self._new_inputs(X)
+        predictive = self._predictive(inputs, likelihood)
+        parts = [predictive.moments(self._fitted, x, rows) for x, rows in self._chunks(inputs, predictive)]
         mean, variance = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         return mean, variance
 
@@ -147,7 +150,7 @@ class FittedModel(ModelSettings):
             Of the mixture over all components.
         """
         means, variances = [], []
-        for x, _ in self._chunks(X):
+        for x, _ in self._chunks(self._new_inputs(X)):
             mean, variance = prediction.latent_moments(self._fitted, x)
             mean, variance = prediction.mixture_moments(self._fitted.q.weights, mean, variance)
             means.append(to_numpy(mean))
@@ -216,11 +219,11 @@ class FittedModel(ModelSettings):
         array, shape (B,)
             NaN at sites without observations.
         """
-        x, Y = self._new_inputs(X), self._outputs(y)
-        if len(x) != len(Y):
-            raise ValueError(f"X and y must have a row for each site, had {len(x)} and {len(Y)}")
-        predictive = self._predictive(x, likelihood)
-        parts = [predictive.log_density(self._fitted, x, Y, rows) for x, rows in self._chunks(x, predictive)]
+        inputs, Y = self._new_inputs(X), self._outputs(y)
+        if len(inputs) != len(Y):
+            raise ValueError(f"X and y must have a row for each site, had {len(inputs)} and {len(Y)}")
+        predictive = self._predictive(inputs, likelihood)
+        parts = [predictive.log_density(self._fitted, x, Y, rows) for x, rows in self._chunks(inputs, predictive)]
         return np.concatenate(parts)
 
     def score(
@@ -371,20 +374,22 @@ class FittedModel(ModelSettings):
             raise ValueError(f"X must have shape (N, {D}), like the inputs of the fit, had {array.shape}")
         return array
 
-    def _chunks(self, X: ArrayLike, predictive: PredictiveDistribution | None = None) -> Iterator[tuple[Array, slice]]:
-        """Yield batches of inputs, with their rows, whose prediction fits in the memory budget."""
-        backend, array = self._backend(), self._new_inputs(X)
+    def _chunks(
+        self, inputs: Floats, predictive: PredictiveDistribution | None = None
+    ) -> Iterator[tuple[Array, slice]]:
+        """Yield batches of checked inputs, with their rows, whose prediction fits in the memory budget."""
+        backend = self._backend()
         K, Q, M = self._fitted.q.mean.shape
         numbers = (K + 3) * Q * M + (0 if predictive is None else predictive.numbers)
         size = max(1, min(MAX_CHUNK, BATCH_BUDGET // (8 * numbers)))
-        for first in range(0, max(len(array), 1), size):
-            rows = slice(first, min(first + size, len(array)))
-            yield backend.asarray(array[rows]), rows
+        for first in range(0, len(inputs), size):
+            rows = slice(first, min(first + size, len(inputs)))
+            yield backend.asarray(inputs[rows]), rows
 
-    def _predictive(self, X: ArrayLike, likelihood: Likelihood | None) -> PredictiveDistribution:
-        """Build the predictive distribution at X, with the learnt parameters."""
+    def _predictive(self, inputs: Floats, likelihood: Likelihood | None) -> PredictiveDistribution:
+        """Build the predictive distribution at checked inputs, with the learnt parameters."""
         return PredictiveDistribution.of(
-            self._likelihood_at(self._new_inputs(X), likelihood), self._fitted, self.samples or 0, self._seed
+            self._likelihood_at(inputs, likelihood), self._fitted, self.samples or 0, self._seed
         )
 
     def _likelihood_at(self, x: Floats, likelihood: Likelihood | None) -> Likelihood:

@@ -50,6 +50,20 @@ def test_that_columns_must_have_the_same_names_and_order(noisy_data):
         model.predict(X)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("likelihood", [Gaussian(0.3), Logistic(), Ordinal(2)])
+def test_that_a_table_of_the_same_columns_gives_no_warning(likelihood, noisy_data):
+    table, y = pd.DataFrame({"easting": X[:, 0]}), noisy_data
+    if not isinstance(likelihood, Gaussian):
+        y = np.where(y > 0, 1, 0)
+    model = SAVIGP(likelihood, length_scale=1.0, inducing=8, method=POSTERIOR_ONLY).fit(table, y)
+    assert model.score(table, y) == pytest.approx(model.log_predictive_density(table, y).mean())
+    assert model.predict(table).shape == model.predict_latent(table)[0][:, 0].shape == (60,)
+    assert np.isfinite(model.bound(table, y))
+    if hasattr(model, "predict_proba"):
+        assert model.predict_proba(table).shape == (60, 2)
+
+
 @pytest.mark.parametrize("likelihood", [Logistic(), Softmax(3)])
 def test_that_labels_may_be_words(likelihood, tmp_path):
     count = 2 if isinstance(likelihood, Logistic) else 3
