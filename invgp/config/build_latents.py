@@ -184,17 +184,21 @@ def check_correlation_matrix(problem: Problem) -> None:
 
 
 def check_prior_scales(latents: tuple[Latent, ...], survey: Survey, grid: Grid | None) -> None:
-    """Raise `ConfigError` if a kernel, such as a linear one, has too large a variance at some site or node."""
+    """Raise `ConfigError` if a kernel is not defined, or has too large a variance, at some site or node."""
     build_each(lambda latent: _check_prior_scale(latent, survey, grid), latents)
 
 
 def _check_prior_scale(latent: Latent, survey: Survey, grid: Grid | None) -> None:
+    points = "sites" if grid is None else "nodes"
+    key = f"noise.discrepancy.{latent.discrepancy_of}" if latent.discrepancy_of else f"latents.{latent.name}"
+    try:
+        latent.kernel.check_inputs(survey.X if grid is None else grid.X)
+    except ValueError as error:
+        raise ConfigError(f"{key}.kernel: must be defined at all {points}: {error}") from error
     kernel, X = (survey.kernel_at_sites(latent.kernel), survey.locations) if grid is None else (latent.kernel, grid.X)
     with np.errstate(over="ignore", invalid="ignore"):
         largest = float(np.sqrt(np.max(kernel.diagonal(X))))
     if not largest <= LARGEST_SCALE:
-        points = "sites" if grid is None else "nodes"
-        key = f"noise.discrepancy.{latent.discrepancy_of}" if latent.discrepancy_of else f"latents.{latent.name}"
         raise ConfigError(
             f"{key}.kernel: must have a standard deviation of at most {LARGEST_SCALE:g} times std at "
             f"all {points}, was {largest:.3g} times std; linear parts need a larger length_scale or a closer centre"

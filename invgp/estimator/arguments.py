@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from invgp.core.checks import check_integer
+from invgp.core.kernels import Kernel
 from invgp.likelihoods import Likelihood
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "check_inputs",
     "check_instance",
     "check_integer",
+    "check_kernel_inputs",
     "check_likelihood",
     "check_outputs",
     "check_positive",
@@ -101,6 +103,15 @@ def check_inputs(X: Any) -> Floats:
                 f"X must be {must}, had 0 {what}(s) (shape={array.shape}) while a minimum of 1 is required."
             )
     return array
+
+
+def check_kernel_inputs(name: str, inputs: Floats, kernels: Iterable[Kernel]) -> None:
+    """Raise `ValueError` if a kernel is not defined at some of the inputs (N, D)."""
+    for kernel in kernels:
+        try:
+            kernel.check_inputs(inputs)
+        except ValueError as error:
+            raise ValueError(f"{name} must be inputs at which the kernel is defined: {error}") from None
 
 
 def check_outputs(y: Any, count: int) -> Floats:

@@ -25,6 +25,7 @@ from invgp.estimator.arguments import (
     check_inputs,
     check_instance,
     check_integer,
+    check_kernel_inputs,
     check_likelihood,
     check_outputs,
     check_weights,
@@ -372,6 +373,7 @@ class FittedModel(ModelSettings):
         validate_data(self, X if hasattr(X, "columns") else array, reset=False, skip_check_array=True)
         if array.shape[1] != D:
             raise ValueError(f"X must have shape (N, {D}), like the inputs of the fit, had {array.shape}")
+        check_kernel_inputs("X", array, self.kernels_)
         return array
 
     def _chunks(

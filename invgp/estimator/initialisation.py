@@ -19,7 +19,13 @@ from invgp.core.kernels import STATIONARY, Kernel
 from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Diagonal, Family, Full, Sites
 from invgp.core.training import Blocks
-from invgp.estimator.arguments import Floats, as_finite_floats, broadcast_floats, check_positive
+from invgp.estimator.arguments import (
+    Floats,
+    as_finite_floats,
+    broadcast_floats,
+    check_kernel_inputs,
+    check_positive,
+)
 from invgp.estimator.labels import is_classifier
 from invgp.estimator.settings import JITTER, ModelSettings
 
@@ -57,8 +63,8 @@ def initialise(
         A setting does not fit the inputs or the likelihood.
     """
     Q = settings.likelihood.latents
-    Z, dense = _inducing_inputs(settings, X, choice)
     kernels = _kernels(settings, X, backend)
+    Z, dense = _inducing_inputs(settings, X, kernels, choice)
     family = _family(settings, Z.shape[1], len(X), kernels, backend)
     prior_mean = broadcast_floats("prior_mean", settings.prior_mean, (Q,), f"a number or one for each of {Q} latents")
     bound = Bound(
@@ -166,21 +172,27 @@ def _check_kernel(kernel: Kernel, X: Floats, settings: ModelSettings) -> Kernel:
         raise ValueError(f"kernel must accept inputs of shape (N, {X.shape[1]}), was {kernel}: {error}") from error
     if not finite:
         raise ValueError(f"kernel must have parameters that give finite covariances, was {kernel}")
+    check_kernel_inputs("X", X, (kernel,))
     return kernel
 
 
-def _inducing_inputs(settings: ModelSettings, X: Floats, rng: np.random.Generator) -> tuple[Floats, bool]:
+def _inducing_inputs(
+    settings: ModelSettings, X: Floats, kernels: tuple[Kernel, ...], rng: np.random.Generator
+) -> tuple[Floats, bool]:
     """Choose Z (Q, M, D); also return whether Z equals X in a dense model."""
     Q, D = settings.likelihood.latents, X.shape[1]
     if settings.inducing is None:
         Z = X
     elif isinstance(settings.inducing, Integral) and not isinstance(settings.inducing, bool):
-        Z = _place_inducing_inputs(X, int(settings.inducing), settings.placement, rng)
+        placed = _place_inducing_inputs(X, int(settings.inducing), settings.placement, rng)
+        Z = np.stack([kernel.nearest_inputs(placed) for kernel in kernels])
     else:
         must = f"None, a number, or inputs of shape (M, {D}) or ({Q}, M, {D})"
         Z = as_finite_floats("inducing", settings.inducing, must)
         if Z.ndim not in (2, 3) or Z.shape[-1] != D or Z.shape[:-2] not in ((), (Q,)) or not Z.size:
             raise ValueError(f"inducing must be {must}, had shape {Z.shape}")
+        for kernel, own in zip(kernels, np.broadcast_to(Z, (Q, *Z.shape[-2:])), strict=True):
+            check_kernel_inputs("inducing", own, (kernel,))
     Z = np.ascontiguousarray(np.broadcast_to(Z, (Q, *Z.shape[-2:])))
     same = Z.shape[1:] == X.shape and bool(np.all(X == Z)) and isinstance(settings._method, Blocks)
     return Z, same

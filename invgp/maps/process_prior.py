@@ -10,6 +10,7 @@ import numpy as np
 
 from invgp.core.geometry import sparse_geometry
 from invgp.core.kernels import Kernel
+from invgp.errors import ArgumentError
 from invgp.links import Link
 from invgp.problem import Floats, PriorMap
 
@@ -137,7 +138,11 @@ class SharedKernel:
     jitter: float
 
     def project(self, X: Floats) -> Projection:
-        """Return the projection of points X (B, D)."""
+        """Return the projection of points X (B, D); raise `ArgumentError` if the kernel is not defined there."""
+        try:
+            self.kernel.check_inputs(X)
+        except ValueError as error:
+            raise ArgumentError(f"grid: must have points at which the kernel is defined: {error}") from error
         found = sparse_geometry([self.kernel], self.Z[None], self.factor[None], X)
         return Projection(found.projection[0], found.residual[0], self.kernel.diagonal(X))
 

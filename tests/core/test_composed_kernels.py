@@ -99,6 +99,20 @@ def test_that_coregionalisation_is_a_kronecker_product(rng):
     np.testing.assert_allclose(kernel.diagonal(X), np.diag(expected), rtol=1e-12)
 
 
+@pytest.mark.parametrize(("number", "shown"), [(2.0, "2"), (-1.0, "-1"), (0.5, "0.5"), (np.nan, "nan")])
+def test_that_a_coregionalised_kernel_is_defined_for_its_outputs_only(number, shown, rng):
+    part = Coregionalised([[1.0], [-1.0]], 0.1).on(2)
+    X = np.column_stack([rng.standard_normal((4, 2)), [0.0, 1.0, 1.0, number]])
+    for kernel in (part, Matern52() * part, White(0.1) + Matern52() * part, (White() * part).on(0, 1, 2)):
+        kernel.check_inputs(X[:3])
+        with pytest.raises(ValueError, match=f"must have the output numbers 0 to 1, had {shown}$"):
+            kernel.check_inputs(X)
+        nearest = kernel.nearest_inputs(X[~np.isnan(X[:, 2])])
+        kernel.check_inputs(nearest)
+        np.testing.assert_array_equal(nearest[:, :2], X[: len(nearest), :2])
+    Matern52().check_inputs(X)
+
+
 def test_that_white_noise_belongs_to_points_with_equal_coordinates():
     X = np.asarray([[0.0, 1.0], [0.0, 2.0], [0.0, 1.0]])
     np.testing.assert_array_equal(White(2.0)(X, X), [[2, 0, 2], [0, 2, 0], [2, 0, 2]])

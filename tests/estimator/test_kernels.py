@@ -158,6 +158,25 @@ def test_that_latents_can_have_different_kernels_by_name_and_object():
     assert np.ptp(noise) < 1e-6
 
 
+@pytest.mark.parametrize(("number", "shown"), [(2.0, "2"), (0.5, r"0\.5"), (-1.0, "-1")])
+def test_that_outputs_that_do_not_exist_are_refused(number, shown):
+    x = np.linspace(0.0, 6.0, 20)
+    X, y = np.column_stack([np.tile(x, 2), np.repeat([0.0, 1.0], 20)]), np.tile(np.sin(x), 2)
+    kernel = SquaredExponential(1.0, 1.5).on(0) * Coregionalised([[1.0], [1.0]]).on(1)
+    wrong = np.where(np.arange(40) == 39, number, X[:, 1])
+    message = f"with 2 rows of weights must have the output numbers 0 to 1, had {shown}"
+    model = SAVIGP(Gaussian(0.1, learn=False), kernel=kernel, inducing=9, method=POSTERIOR_ONLY)
+    with pytest.raises(ValueError, match=f"X must be inputs at which the kernel is defined: .*{message}"):
+        model.fit(np.column_stack([X[:, 0], wrong]), y)
+    model.fit(X, y)
+    assert set(model.inducing_inputs_[0, :, 1]) == {0.0, 1.0}
+    for method in (model.predict, model.predict_latent, lambda new: model.score(new, [0.0]), model.latent_covariance):
+        with pytest.raises(ValueError, match=f"X must be inputs .*{message}"):
+            method([[1.0, number]])
+    with pytest.raises(ValueError, match=f"inducing must be inputs at which the kernel is defined: .*{message}"):
+        model.set_params(inducing=[[1.0, 0.0], [1.0, number]]).fit(X, y)
+
+
 # ---- priors and bounds ----
 
 

@@ -16,7 +16,17 @@ from helpers.kernels import Sinc
 from helpers.problems import linear_problem
 from invgp import netcdf
 from invgp.errors import ConfigError
-from invgp.kernels import Constant, Linear, Matern32, Matern52, Periodic, RationalQuadratic, SquaredExponential, White
+from invgp.kernels import (
+    Constant,
+    Coregionalised,
+    Linear,
+    Matern32,
+    Matern52,
+    Periodic,
+    RationalQuadratic,
+    SquaredExponential,
+    White,
+)
 from invgp.latent_model.inducing_points import JITTER
 from invgp.maps import joint_draws, prior_functions
 from invgp.maps.predict import predict
@@ -126,6 +136,30 @@ def test_that_draws_at_many_points_of_an_own_kernel_are_refused(monkeypatch):
     monkeypatch.setattr(joint_draws, "DENSE_POINTS", 0)
     with pytest.raises(ConfigError, match=r"must have fewer points for draws .*'sinc of the tests'"):
         predict(invert_composed("own"), grid="5", draws=2)
+
+
+def test_that_a_coregionalised_kernel_accepts_its_outputs_only():
+    x, part = np.tile(np.linspace(0.0, 100.0, 6), 2), np.repeat([0, 1], 6)
+    kernel = Matern52(length_scale=30.0).on(0) * Coregionalised([[1.0], [1.0]], 0.1).on(1)
+
+    def define(part):
+        return invgp.define(
+            data=pd.DataFrame({"x": x, "part": part, "time": 2.0 * (50.0 + np.sin(x / 20.0))}),
+            coordinates={"x": "m", "part": "1"},
+            observations={"time": {"unit": "s"}},
+            latents={"depth": {"unit": "m", "mean": 50, "std": 2, "kernel": kernel}},
+            forward=lambda depth: 2.0 * depth,
+            noise={"time": 0.1},
+        )
+
+    message = "a coregionalised kernel with 2 rows of weights must have the output numbers 0 to 1, had"
+    with pytest.raises(ConfigError, match=rf"latents\.depth\.kernel: must be defined at all sites: {message} 2"):
+        define(part + 1)
+    posterior = invgp.invert(define(part))
+    at_sites = predict(posterior, grid="x=0:100:20,part=0:1:1")["depth"].values
+    np.testing.assert_allclose(at_sites.ravel(), posterior["depth"], atol=1e-6)
+    with pytest.raises(ConfigError, match=rf"grid: must have points at which the kernel is defined: {message} 0\.5"):
+        predict(posterior, grid="x=0:100:50,part=0:1:0.5")
 
 
 @pytest.mark.slow

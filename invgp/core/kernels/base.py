@@ -167,6 +167,29 @@ class Kernel:
         by_input = [cotangent * _difference(self.diagonal, X, d, _scale(X[:, d], X[:, d])) for d in range(X.shape[1])]
         return KernelGradient(stack_or_empty(by_parameter, parameters), xp.stack(by_input, axis=1))
 
+    def check_inputs(self, X: Array) -> None:
+        """Raise `ValueError` if the kernel is not defined at some inputs X (N, D); by default it is at all of them.
+
+        Parameters
+        ----------
+        X : array, shape (N, D)
+            Sites, or points of a prediction.
+        """
+
+    def nearest_inputs(self, X: Array) -> Array:
+        """Return the nearest inputs (N, D) at which the kernel is defined, for inducing inputs between sites.
+
+        Parameters
+        ----------
+        X : array, shape (N, D)
+            Inputs.
+
+        Returns
+        -------
+        array, shape (N, D)
+        """
+        return X
+
     def correlation_length(self, dimensions: int) -> Array:
         """Return the distance (D,) along each input dimension over which the process hardly changes.
 

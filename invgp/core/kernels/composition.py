@@ -55,6 +55,15 @@ class _Composed(Kernel):
             parts=tuple(p.with_parameters(parameters[own]) for p, own in zip(self.parts, self.slices, strict=True)),
         )
 
+    def check_inputs(self, X: Array) -> None:
+        """Raise `ValueError` if a part is not defined at some inputs X (N, D)."""
+        for part in self.parts:
+            part.check_inputs(X)
+
+    def nearest_inputs(self, X: Array) -> Array:
+        """Return the nearest inputs (N, D) at which all parts are defined."""
+        return reduce(lambda inputs, part: part.nearest_inputs(inputs), self.parts, X)
+
     @property
     def slices(self) -> list[slice]:
         """Slice of the parameters of each part."""
@@ -300,6 +309,18 @@ class OnDimensions(Wrapped):
     def pull_back_diagonal(self, X: Array, cotangent: Array) -> KernelGradient:
         """Convert the gradient with respect to the variances (N,)."""
         return self._spread(self.kernel.pull_back_diagonal(self._columns(X), cotangent), X)
+
+    def check_inputs(self, X: Array) -> None:
+        """Raise `ValueError` if the kernel is not defined at some columns of X (N, D)."""
+        self.kernel.check_inputs(self._columns(X))
+
+    def nearest_inputs(self, X: Array) -> Array:
+        """Return the nearest inputs (N, D) at which the kernel is defined."""
+        nearest = array_namespace(X).asarray(X, copy=True)
+        found = self.kernel.nearest_inputs(self._columns(X))
+        for i, d in enumerate(self.dimensions):
+            nearest[:, d] = found[:, i]
+        return nearest
 
     def correlation_length(self, dimensions: int) -> Array:
         """Return that of the kernel; infinite (D,) along all other dimensions."""

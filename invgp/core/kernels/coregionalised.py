@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from invgp.core.backend import Array, array_namespace, product
+from invgp.core.backend import Array, array_namespace, product, to_numpy
 from invgp.core.kernels.base import Kernel, KernelGradient, Linearised, as_like, as_positive
 
 
@@ -15,8 +15,9 @@ from invgp.core.kernels.base import Kernel, KernelGradient, Linearised, as_like,
 class Coregionalised(Kernel):
     """The covariance B of C outputs: k(i, j) = B_ij with B = W W^T + diag(own).
 
-    Its single input is the number of an output, from 0; use `Kernel.on` to select the column of X. In a product with
-    a kernel of the other columns it gives the intrinsic model of coregionalisation: all outputs share the kernel.
+    Its single input is the number of an output, from 0 to C - 1; use `Kernel.on` to select the column of X. In a
+    product with a kernel of the other columns it gives the intrinsic model of coregionalisation: all outputs share
+    the kernel.
 
     Parameters
     ----------
@@ -95,11 +96,30 @@ class Coregionalised(Kernel):
         sums = self._indicators(X).T @ cotangent
         return self._gradient(sums * xp.eye(sums.shape[0], dtype=sums.dtype, device=sums.device), X)
 
+    def check_inputs(self, X: Array) -> None:
+        """Raise `ValueError` unless all inputs X (N, 1) are numbers of outputs."""
+        self._check_dimensions(X)
+        numbers, count = to_numpy(X)[:, 0], self.weights.shape[0]
+        wrong = numbers[~np.isin(numbers, np.arange(count))]
+        if wrong.size:
+            raise ValueError(
+                f"a coregionalised kernel with {count} rows of weights must have the output numbers "
+                f"{'0' if count == 1 else f'0 to {count - 1}'}, had {wrong[0]:g}"
+            )
+
+    def nearest_inputs(self, X: Array) -> Array:
+        """Return the nearest numbers (N, 1) of outputs."""
+        xp = array_namespace(X)
+        return xp.clip(xp.round(X), 0.0, float(self.weights.shape[0] - 1))
+
+    def _check_dimensions(self, X: Array) -> None:
+        if X.shape[1] != 1:
+            raise ValueError(f"a coregionalised kernel must be on one dimension, was on {X.shape[1]}: use kernel.on(d)")
+
     def _indicators(self, X: Array) -> Array:
         """Return 1 in the column (N, C) of the output of each input."""
         xp = array_namespace(X)
-        if X.shape[1] != 1:
-            raise ValueError(f"a coregionalised kernel must be on one dimension, was on {X.shape[1]}: use kernel.on(d)")
+        self._check_dimensions(X)
         numbers = xp.arange(self.weights.shape[0], dtype=X.dtype, device=X.device)
         return xp.astype(xp.round(X) == numbers, X.dtype)
 

@@ -217,6 +217,10 @@ class Trended(Wrapped):
             gradient = gradient + term.pull_back_diagonal(X, self.kernel.variance * cotangent).X1
         return KernelGradient(found.parameters + by_variance * _variance_slope(self.kernel), gradient)
 
+    def check_inputs(self, X: Array) -> None:
+        """Raise `ValueError` if the kernel without the trend is not defined at some inputs X (N, D)."""
+        self.kernel.check_inputs(X)
+
     def permute(self, order: Sequence[int]) -> Kernel:
         """Return the kernel for permuted inputs."""
         terms = tuple(term.permute(order) for term in self.terms)
