@@ -5,33 +5,22 @@ The file also describes the data and the settings, so that a fit cannot continue
 
 from __future__ import annotations
 
-import ast
-import hashlib
-import inspect
-import json
-import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import is_array_api_obj
 
 from invgp.core.backend import Array, Backend, to_numpy
-from invgp.core.kernels import Kernel
 from invgp.core.parameters import BLOCKS, Parameters
 from invgp.core.training import Progress
 from invgp.estimator.arguments import Floats
+from invgp.estimator.descriptions import describe_value, is_from_code
 from invgp.estimator.settings import ModelSettings
 from invgp.files.archives import CHECKPOINT, Keys, read_archive, write_archive
 
-MAX_LISTED = 6  # numbers: longer arrays are described by their shape and a hash
-FUNCTION = "the function "
-CODE = " (code)"  # end of the name under which the digest of a function is listed
 KEYS: Keys = {"settings": dict, "round": int, "status": str, "optimiser": (dict, type(None))}
 EARLIER_SETTINGS = {"method.anew": "method.profile_posterior"}  # names in files of earlier versions
 FIT_LENGTHS = ("rounds", "epochs", "final_epochs")  # settings of a method that may change when a fit continues
@@ -128,7 +117,7 @@ class Checkpoint:
     def _compare(self, settings: Mapping[str, str]) -> None:
         settings = {EARLIER_SETTINGS.get(name, name): value for name, value in settings.items()}
         for name in {**self.settings, **settings}:
-            if name.endswith(CODE) and name not in settings:  # in files of earlier versions
+            if is_from_code(name) and name not in settings:  # in files of earlier versions
                 continue
             now, must = self.settings.get(name, "absent"), settings.get(name, "absent")
             if now != must:
@@ -179,101 +168,3 @@ def _read_converged(about: Mapping[str, Any]) -> bool:
 def _optimiser_arrays(arrays: Mapping[str, Any]) -> dict[str, str]:
     """Map the array fields of the optimiser's state to the names of their arrays in the file."""
     return {key.removeprefix("optimiser_"): key for key in arrays if key.startswith("optimiser_")}
-
-
-def describe_value(name: str, value: Any, leave_out: Sequence[str] = ()) -> dict[str, str]:
-    """Describe a value by strings that are equal if and only if (up to hash collisions) the values are equal.
-
-    Parameters
-    ----------
-    name : str
-        Name of the value.
-    value : Any
-        An array, number, string, sequence, function or object.
-    leave_out : sequence of str
-        Attributes of an object to ignore.
-
-    Returns
-    -------
-    dict of str to str
-        Descriptions by name; the attributes of an object have dotted names.
-    """
-    if is_array_api_obj(value):
-        return {name: _describe_array(to_numpy(value))}
-    if isinstance(value, type(None) | bool | int | float | str | Kernel):
-        return {name: json.dumps(value.describe()) if isinstance(value, Kernel) else repr(value)}
-    if isinstance(value, Mapping):
-        words = {name: str(len(value))}
-        for part, inner in value.items():
-            words |= describe_value(f"{name}[{part!r}]", inner)
-        return words
-    if isinstance(value, Sequence):
-        return _describe_sequence(name, value)
-    if callable(value) and hasattr(value, "__qualname__"):
-        return {name: f"{FUNCTION}{value.__qualname__}", f"{name}{CODE}": digest_function(value)}
-    if isinstance(value, partial):
-        parts: dict[str, Any] = {"func": value.func, "args": value.args, "keywords": value.keywords}
-    elif is_dataclass(value):
-        parts = {f.name: getattr(value, f.name) for f in fields(value)}
-    else:
-        parts = getattr(value, "__dict__", {})
-    words = {name: type(value).__name__}
-    for part, inner in parts.items():
-        if part not in leave_out:
-            words |= describe_value(f"{name}.{part}", inner)
-    return words
-
-
-def digest_function(function: Callable[..., Any]) -> str:
-    """Compute a digest of the code of a function, of its default values and of the variables that it encloses.
-
-    The source is used where it can be read, without comments and layout; otherwise, and for lambda expressions, the
-    bytecode, which depends on the version of Python. Global variables are included if they are numbers, strings or
-    arrays; called functions are not.
-    """
-    parts = [_code(function), repr(getattr(function, "__defaults__", None))]
-    code, known = getattr(function, "__code__", None), getattr(function, "__globals__", {})
-    for name in () if code is None else code.co_names:
-        value = known.get(name)
-        if isinstance(value, bool | int | float | str) or is_array_api_obj(value):
-            parts.append(repr(describe_value(name, value)))
-    for cell in getattr(function, "__closure__", None) or ():
-        try:
-            parts.append(repr(sorted(describe_value("", cell.cell_contents).items())))
-        except ValueError:  # an empty cell
-            parts.append("empty")
-    return f"SHA-256 {hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:12]}"
-
-
-def _code(function: Callable[..., Any]) -> str:
-    if getattr(function, "__name__", "<lambda>") != "<lambda>":
-        with suppress(OSError, TypeError, SyntaxError):
-            tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-            body = getattr(tree.body[0], "body", [])
-            if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
-                del body[0]  # the docstring
-            return ast.dump(tree)
-    code = getattr(function, "__code__", None)
-    return type(function).__name__ if code is None else _bytecode(code)
-
-
-def _bytecode(code: CodeType) -> str:
-    constants = [_bytecode(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
-    return f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {constants}"
-
-
-def _describe_sequence(name: str, values: Sequence[Any] | Kernel) -> dict[str, str]:
-    if isinstance(values, Kernel):
-        return {name: json.dumps(values.describe())}
-    try:
-        return {name: _describe_array(np.asarray(values, dtype=np.float64))}
-    except (TypeError, ValueError):
-        texts = [json.dumps(one.describe()) if isinstance(one, Kernel) else repr(one) for one in values]
-        return {name: f"({', '.join(texts)}{',' * (len(texts) == 1)})"}
-
-
-def _describe_array(array: np.ndarray[Any, Any]) -> str:
-    if array.size <= MAX_LISTED:
-        return str(array.tolist())
-    digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
-    return f"the array {array.shape} of SHA-256 {digest[:12]}"

@@ -267,8 +267,9 @@ class SAVIGP(FittedModel, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         device : {"cpu", "cuda", "auto"}
             Device of the computation.
         other_functions : bool
-            Whether functions in the likelihood, such as that of `BlackBox`, may have other names or other code than
-            those of the saved model. Use it if a function was renamed or rewritten, but computes the same.
+            Whether functions and classes in the likelihood, such as the function of `BlackBox`, may have other names,
+            other code or other values that the code uses than those of the saved model. Use it if a function was
+            renamed or rewritten, but computes the same.
 
         Returns
         -------

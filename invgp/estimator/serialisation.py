@@ -20,7 +20,7 @@ from invgp.core.parameters import BLOCKS, Parameters
 from invgp.core.posteriors import Diagonal, Full
 from invgp.core.stochastic_optimisers import AdaDelta, Adam
 from invgp.core.training import Blocks, MiniBatches
-from invgp.estimator.checkpoints import CODE, FUNCTION, describe_value
+from invgp.estimator.descriptions import FUNCTION, describe_value, is_from_code
 from invgp.estimator.fitted_model import FittedModel
 from invgp.estimator.labels import class_count, is_classifier
 from invgp.files.archives import MODEL, Keys, read_archive, write_archive
@@ -200,7 +200,7 @@ def _compare(
     now = _describe_likelihood(likelihood, parameters)
     for name in {**saved, **now}:
         was, must = now.get(name, "absent"), saved.get(name, "absent")
-        is_function = name.endswith(CODE) or was.startswith(FUNCTION)
+        is_function = is_from_code(name) or was.startswith(FUNCTION)
         if is_function and (other_functions or name not in saved):  # earlier versions did not save functions
             continue
         if was != must:
