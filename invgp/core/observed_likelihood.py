@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
+
 from invgp.core.backend import Array, array_namespace, device_of
 from invgp.core.expectations import ExpectedLogDensity, LogDensity
 
@@ -86,11 +88,17 @@ class Data:
         wanted = derivatives and parameters.shape[0] > 0
 
         def evaluate(f: Array, start: int, stop: int) -> tuple[Array, Array | None]:
-            y, here = self.y[start:stop, ...], _at_sites(likelihood, slice(start, stop))
-            slopes = here.parameter_gradient(y, f) if wanted else None
-            if wanted and slopes is None:
-                slopes = self._differences(parameters, y, f, slice(start, stop))
-            values = here.log_density(y, f)
+            y, here = _read_only(self.y[start:stop, ...]), _at_sites(likelihood, slice(start, stop))
+            f = _read_only(f)
+            try:
+                slopes = here.parameter_gradient(y, f) if wanted else None
+                if wanted and slopes is None:
+                    slopes = self._differences(parameters, y, f, slice(start, stop))
+                values = here.log_density(y, f)
+            except ValueError as error:
+                if "read-only" not in str(error):
+                    raise
+                raise ValueError(f"{self.name} must not change y or f, but work on a copy: {error}") from error
             if tuple(values.shape) != tuple(f.shape[:2]):
                 raise ValueError(
                     f"log_density of {self.name} must have shape {tuple(f.shape[:2])} for f of shape "
@@ -169,6 +177,14 @@ def _has_closed_form(likelihood: Likelihood) -> bool:
         if {"log_density", "location"} & set(vars(kind)):  # the closed form of a base class is not that of this class
             return False
     return False
+
+
+def _read_only(array: Array) -> Array:
+    """Return an array that cannot be changed, if it is one of NumPy."""
+    if isinstance(array, np.ndarray):
+        array = array.view()
+        array.flags.writeable = False
+    return array
 
 
 def _at_sites(likelihood: Likelihood, rows: slice | Array) -> Likelihood:

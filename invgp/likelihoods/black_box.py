@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -21,21 +23,23 @@ from invgp.likelihoods._arrays import (
 )
 
 Function = Callable[..., Any]
+READ_ONLY = "read-only"  # in the message of NumPy when a read-only array is changed
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class BlackBox:
     """A likelihood that is defined by a Python function.
 
-    The function gets copies of the data as NumPy arrays in double precision; its result is converted back to the
-    library and device of the data. A site without observations contributes 0, whatever the function returns for it. An
-    error is raised if the function returns NaN at a site at which only some outputs are NaN.
+    The function gets NumPy arrays in double precision; its result is converted back to the library and device of the
+    data. It must not change y and the parameters, which are read-only; f is a copy of its own. A site without
+    observations contributes 0, whatever the function returns for it. An error is raised if the function returns NaN at
+    a site at which only some outputs are NaN.
 
     Parameters
     ----------
     log_density : callable
         Called as ``log_density(y, f)``, or ``log_density(y, f, parameters)`` if there are parameters, with y (N, P) and
-        f (S, N, Q). It returns an array (S, N) and must treat sites and samples independently.
+        f (S, N, Q), in this order. It returns an array (S, N) and must treat sites and samples independently.
     latents, outputs : int
         Q and P.
     parameters : array, shape (K,), optional
@@ -82,6 +86,10 @@ class BlackBox:
         parameters = as_floats("parameters", [] if parameters is None else parameters)
         if parameters.ndim != 1:
             raise ValueError(f"parameters must have shape (K,), was {tuple(parameters.shape)}")
+        extra = ("parameters",) if parameters.shape[0] else ()
+        _check_arguments("log_density", log_density, ("y", "f", *extra))
+        if moments is not None:
+            _check_arguments("moments", moments, ("f", *extra))
         set_fields(
             self,
             latents=latents,
@@ -98,9 +106,10 @@ class BlackBox:
     def log_density(self, y: Array, f: Array) -> Array:
         """Compute log p(y_n | f_sn), (S, N), for y (N, P) and f (S, N, Q)."""
         check_shapes(y, f, outputs=self.outputs, latents=self.latents)
-        there = _to_host(y)
+        there = _read_only(y)
         missing = np.isnan(there)
-        values = self._check_shape(self.function(there, _to_host(f), *self._extra()), f.shape[:2], "log_density")
+        found = self._call("log_density", self.function, there, _to_host(f))
+        values = self._check_shape(found, f.shape[:2], "log_density")
         some = missing.any(axis=-1) & ~missing.all(axis=-1)
         undecided = some & np.isnan(values).all(axis=0)
         if undecided.any():
@@ -119,19 +128,54 @@ class BlackBox:
         if self.moments_function is None:
             return None
         shape = (*f.shape[:2], self.outputs)
-        mean, variance = self.moments_function(_to_host(f), *self._extra())
+        found = self._call("moments", self.moments_function, _to_host(f))
+        if not isinstance(found, tuple | list) or len(found) != 2:
+            raise ValueError(f"the black box's moments must be a mean and a variance, was {reprlib.repr(found)}")
+        mean, variance = found
         return _to_device(f, self._check_shape(mean, shape, "mean")), _to_device(
             f, self._check_shape(variance, shape, "variance")
         )
 
-    def _extra(self) -> tuple[NDArray[np.float64], ...]:
-        return (_to_host(self.parameters),) if self.parameters.shape[0] else ()
+    def _call(self, name: str, function: Function, *arrays: NDArray[np.float64]) -> Any:
+        extra = (_read_only(self.parameters),) if self.parameters.shape[0] else ()
+        try:
+            return function(*arrays, *extra)
+        except ValueError as error:
+            if READ_ONLY not in str(error):
+                raise
+            raise ValueError(
+                f"the black box's {name} must not change y or the parameters: work on a copy, such as y.copy()"
+            ) from error
 
     def _check_shape(self, values: Any, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
         result = np.asarray(values, dtype=np.float64)
         if result.shape != tuple(shape):
             raise ValueError(f"the black box's {name} must have shape {tuple(shape)}, was {result.shape}")
         return result
+
+
+def _check_arguments(name: str, function: Function, arguments: tuple[str, ...]) -> None:
+    """Raise `ValueError` unless a function can be called with these arguments, by position."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some functions in C have none
+        return
+    wanted = f"{name}({', '.join(arguments)})"
+    try:
+        bound = signature.bind(*arguments).arguments
+    except TypeError as error:
+        raise ValueError(
+            f"{name} must be a function that is called as {wanted}, was {name}{signature}: {error}"
+        ) from None
+    if list(bound)[: len(arguments)] == ["f", "y", *arguments[2:]]:
+        raise ValueError(f"{name} must be a function that is called as {wanted}, in this order, was {name}{signature}")
+
+
+def _read_only(array: Array) -> NDArray[np.float64]:
+    """Return an array on the host that cannot be changed."""
+    view = np.asarray(to_numpy(array), dtype=np.float64).view()
+    view.flags.writeable = False
+    return view
 
 
 def _to_host(array: Array) -> NDArray[np.float64]:

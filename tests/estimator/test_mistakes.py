@@ -118,6 +118,31 @@ def test_that_a_black_box_that_gives_no_numbers_is_refused(noisy_data):
             SAVIGP(box, inducing=5, method=method).fit(X, noisy_data)
 
 
+@pytest.mark.parametrize("method", [Blocks(), MiniBatches(batch=20)])
+@pytest.mark.parametrize("changed", ["y", "f"])
+def test_that_a_likelihood_cannot_change_its_arguments(changed, method, noisy_data):
+    class Careless:
+        latents, outputs, parameters = 1, 1, np.zeros(0)
+
+        def with_parameters(self, parameters):
+            return self
+
+        def log_density(self, y, f):
+            (y if changed == "y" else f)[...] *= 0.5
+            return -0.5 * ((y - f)[..., 0]) ** 2
+
+        def parameter_gradient(self, y, f):
+            return None
+
+        def moments(self, f):
+            return None
+
+    kept = noisy_data.copy()
+    with pytest.raises(ValueError, match="Careless must not change y or f, but work on a copy: "):
+        SAVIGP(Careless(), inducing=5, method=method).fit(X, noisy_data)
+    np.testing.assert_array_equal(noisy_data, kept)
+
+
 def test_that_a_log_density_of_the_wrong_shape_is_reported(noisy_data):
     class Own(Gaussian):
         def log_density(self, y, f):

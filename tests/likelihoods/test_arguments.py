@@ -66,7 +66,7 @@ def test_that_a_black_box_that_cannot_omit_an_output_is_reported():
     np.testing.assert_array_equal(box.log_density(y[[0, 2]], np.ones((3, 2, 2))), [[-2.0, 0.0]] * 3)
 
 
-def test_that_a_black_box_may_write_into_its_arguments():
+def test_that_a_black_box_may_write_into_its_samples():
     def careless(y, f):
         f -= y
         return -np.abs(f[..., 0])
@@ -74,3 +74,55 @@ def test_that_a_black_box_may_write_into_its_arguments():
     f = np.ones((3, 2, 1))
     BlackBox(careless, latents=1, outputs=1).log_density(np.ones((2, 1)), f)
     np.testing.assert_array_equal(f, 1.0)
+
+
+def _double(y, f, parameters):
+    y *= 2.0
+    return -np.abs((y - f)[..., 0])
+
+
+def _forget(y, f, parameters):
+    parameters[0] = 0.0
+    return -np.abs((y - f)[..., 0])
+
+
+@pytest.mark.parametrize("function", [_double, _forget])
+def test_that_a_black_box_cannot_change_observations_and_parameters(function):
+    y, box = np.ones((2, 1)), BlackBox(function, latents=1, outputs=1, parameters=[1.0])
+    with pytest.raises(
+        ValueError, match=r"black box's log_density must not change y or the parameters: work on a copy"
+    ):
+        box.log_density(y, np.ones((3, 2, 1)))
+    np.testing.assert_array_equal(y, 1.0)
+    assert y.flags.writeable
+    np.testing.assert_array_equal(box.parameters, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (
+            lambda: BlackBox(lambda y: y, 1, 1),
+            r"log_density must be .* called as log_density\(y, f\), was log_density\(y\)",
+        ),
+        (lambda: BlackBox(lambda y, f: f, 1, 1, parameters=[0.0]), r"called as log_density\(y, f, parameters\), was"),
+        (
+            lambda: BlackBox(lambda y, f, p: f, 1, 1),
+            r"called as log_density\(y, f\), was .*missing a required argument: 'p'",
+        ),
+        (
+            lambda: BlackBox(lambda f, y: f, 1, 1),
+            r"called as log_density\(y, f\), in this order, was log_density\(f, y\)",
+        ),
+        (lambda: BlackBox(np.add, 1, 1, moments=lambda y, f: f), r"moments must be .* called as moments\(f\), was"),
+    ],
+)
+def test_that_functions_with_other_arguments_are_refused(make, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make()
+
+
+def test_that_moments_must_be_two():
+    box = BlackBox(lambda y, f: f[..., 0], 1, 1, moments=lambda f: f)
+    with pytest.raises(ValueError, match="black box's moments must be a mean and a variance, was array"):
+        box.moments(np.zeros((3, 2, 1)))
