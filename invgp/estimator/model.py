@@ -37,6 +37,7 @@ from invgp.estimator.predictive import check_sites
 from invgp.likelihoods import Likelihood
 
 MIN_THREADED_SIZE = 500  # rows and columns: BLAS threads slow down smaller matrix products
+KERNEL_SETTINGS = ("length_scale", "variance")  # of the model, for kernels that are given by name
 MIN_WEIGHT = 1e-3  # of a component: smaller weights give a warning
 
 
@@ -306,7 +307,9 @@ class SAVIGP(FittedModel, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         Parameters
         ----------
         deep : bool
-            Whether to include the settings of `method`, `kernel` and `likelihood`.
+            Whether to include the settings of `method`, `kernel` and `likelihood`, and of their parts: the kernels of a
+            sum, a product or a tuple are called ``k1``, ``k2``, ..., as in ``kernel__k1__length_scale``. With a kernel
+            that is given by its name, ``kernel__length_scale`` is `length_scale`, and likewise `variance`.
 
         Returns
         -------
@@ -314,21 +317,46 @@ class SAVIGP(FittedModel, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         """
         settings: dict[str, Any] = super().get_params(deep=deep)
         if deep:
-            for part in NESTED:
-                settings |= {f"{part}__{name}": value for name, value in settings_of(self._part(part)).items()}
+            settings |= {f"{part}__{name}": one for part in NESTED for name, one in self._settings_of(part).items()}
         return settings
 
     def set_params(self, **params: Any) -> SAVIGP:
-        """Change settings by name; ``method__epochs``, ``kernel__length_scale`` or ``likelihood__std`` change parts."""
+        """Change settings by name; ``method__epochs``, ``kernel__length_scale`` or ``likelihood__std`` change parts.
+
+        Parameters
+        ----------
+        **params : Any
+            New values by the names of `get_params`.
+
+        Returns
+        -------
+        SAVIGP
+            The model itself.
+        """
         nested = {name: value for name, value in params.items() if name.partition("__")[0] in NESTED and "__" in name}
         super().set_params(**{name: value for name, value in params.items() if name not in nested})
         for part in NESTED:
             changes = {
                 name.partition("__")[2]: value for name, value in nested.items() if name.partition("__")[0] == part
             }
-            if changes:
+            if part == "kernel" and isinstance(self.kernel, str):
+                self._set_named_kernel(changes)
+            elif changes:
                 setattr(self, part, with_settings(part, self._part(part), changes))
         return self
+
+    def _set_named_kernel(self, changes: dict[str, Any]) -> None:
+        """Change the settings of the model that are those of a kernel that is given by its name."""
+        for name in changes:
+            if name not in KERNEL_SETTINGS:
+                choices = ", ".join(KERNEL_SETTINGS)
+                raise ValueError(f"kernel__{name} must be a setting of the kernel {self.kernel!r}: {choices}")
+        super().set_params(**changes)
+
+    def _settings_of(self, part: str) -> dict[str, Any]:
+        if part == "kernel" and isinstance(self.kernel, str):
+            return {name: getattr(self, name) for name in KERNEL_SETTINGS}
+        return settings_of(self._part(part))
 
     def _part(self, name: str) -> Any:
         return self._method if name == "method" else getattr(self, name)

@@ -11,10 +11,11 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_pre
 from sklearn.utils.estimator_checks import check_estimator
 
 from helpers.curve import NEW, POSTERIOR_ONLY, TRUTH, X
+from invgp.core.stochastic_optimisers import Adam
 from invgp.core.training import Blocks, MiniBatches
 from invgp.estimator import SAVIGP
-from invgp.kernels import Matern52
-from invgp.likelihoods import Gaussian, Logistic, Ordinal, Poisson, Softmax, StudentT
+from invgp.kernels import Linear, Matern52, White
+from invgp.likelihoods import Gaussian, HeteroscedasticGaussian, Logistic, Ordinal, Poisson, Softmax, StudentT
 
 EXCEPTIONS = {
     "check_sample_weight_equivalence_on_dense_data": "repeated sites change initial length-scales and inducing inputs",
@@ -119,6 +120,47 @@ def test_that_settings_of_kernel_and_likelihood_can_be_searched(noisy_data):
         model.set_params(likelihood__scale=1.0)
     with pytest.raises(ValueError, match="std must be positive, was -1"):
         model.set_params(likelihood__std=-1.0)
+
+
+def test_that_settings_of_composed_kernels_can_be_searched(noisy_data):
+    kernel = Matern52(1.0, 1.0) + White(0.1) * Linear().on(0)
+    model = SAVIGP(Gaussian(0.3, learn=False), kernel=kernel, inducing=6, method=POSTERIOR_ONLY)
+    names = {name for name in model.get_params() if name.startswith("kernel__")}
+    assert {"kernel__k1__length_scale", "kernel__k2__k1__variance", "kernel__k2__k2__kernel__centre"} <= names
+    assert "kernel__parts" not in names
+    search = GridSearchCV(model, {"kernel__k1__length_scale": [1.0, 0.001]}, cv=3).fit(X, noisy_data)
+    assert search.best_params_ == {"kernel__k1__length_scale": 1.0}
+    changed = clone(model).set_params(
+        kernel__k1=Matern52(3.0), kernel__k1__length_scale=2.0, kernel__k2__k2__kernel__centre=1.0
+    )
+    assert repr(changed.kernel) == repr(Matern52(3.0, 2.0) + White(0.1) * Linear(centre=1.0).on(0))
+    assert repr(model.kernel) == repr(kernel)
+    for name, value in model.get_params().items():
+        assert repr(clone(model).set_params(**{name: value})) == repr(model)
+    with pytest.raises(ValueError, match=r"kernel__k3 must be a setting of .*: k1, k2$"):
+        model.set_params(kernel__k3=White())
+    with pytest.raises(ValueError, match=r"kernel__k2__k1__length_scale must be a setting of White\(.*\): variance"):
+        model.set_params(kernel__k2__k1__length_scale=1.0)
+
+
+def test_that_settings_of_several_kernels_and_of_named_kernels_can_be_searched(noisy_data):
+    several = SAVIGP(HeteroscedasticGaussian(), kernel=(Matern52() + White(0.1), "matern 3/2"), inducing=6)
+    assert "kernel__k1__k2__variance" in several.get_params()
+    several.set_params(kernel__k1__k2__variance=0.5, kernel__k2=Matern52())
+    assert repr(several.kernel) == repr((Matern52() + White(0.5), Matern52()))
+    named = SAVIGP(Gaussian(0.3, learn=False), inducing=6, method=POSTERIOR_ONLY)
+    search = GridSearchCV(named, {"kernel__length_scale": [1.0, 0.001]}, cv=3).fit(X, noisy_data)
+    assert search.best_estimator_.length_scale == 1.0
+    assert named.set_params(kernel__variance=2.0).get_params()["kernel__variance"] == named.variance == 2.0
+    with pytest.raises(
+        ValueError, match="kernel__period must be a setting of the kernel 'squared exponential': length_scale"
+    ):
+        named.set_params(kernel__period=1.0)
+
+
+def test_that_settings_of_an_optimiser_can_be_searched():
+    model = SAVIGP(Gaussian(0.3), method=MiniBatches(optimiser=Adam(rate=0.1)))
+    assert model.set_params(method__optimiser__rate=0.02).method.optimiser == Adam(rate=0.02)
 
 
 def test_that_missing_labels_are_left_out():
