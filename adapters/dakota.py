@@ -279,19 +279,20 @@ class DakotaResults:
 
 
 def _split_values(text: str, responses: Sequence[str]) -> list[tuple[float, str]]:
-    """Return the numbers of a results file, each with its label or an empty text; a line may have several."""
+    """Return the numbers of a results file, each with its label or an empty text, which any white space separates."""
     values: list[tuple[float, str]] = []
-    for line in text.splitlines():
-        expects_label = False
-        for word in line.split():
-            if expects_label and (word in responses or not _is_number(word)):
-                values[-1] = (values[-1][0], word)
-                expects_label = False
-                continue
-            name = responses[min(len(values), len(responses) - 1)]
-            number = parse_number(word, f"must hold numbers with or without labels, such as '1.5 {name}'")
-            values.append((number, ""))
-            expects_label = True
+    expects_label = False
+    for first, word in ((not i, word) for line in text.splitlines() for i, word in enumerate(line.split())):
+        # In the line of its number, a label may look like a number.
+        if expects_label and ((word in responses and not first) or not _is_number(word)):
+            values[-1] = (values[-1][0], word)
+            expects_label = False
+            continue
+        name = responses[min(len(values), len(responses) - 1)]
+        comments = ", and no comments, as for Dakota" if word.startswith("#") else ""
+        what = f"must hold numbers with or without labels, such as '1.5 {name}'{comments}"
+        values.append((parse_number(word, what), ""))
+        expects_label = True
     return values
 
 

@@ -23,10 +23,11 @@ from .http_client import (
     find_url_fault,
     quote_text,
 )
-from .protocol import AdapterError, Evaluations, Floats, Quantity, RunContext, Status
+from .protocol import AdapterError, Evaluations, Floats, Quantity, RunContext, Status, output_size
 from .quantities import check_batch, check_quantities, describe_nonfinite, did_you_mean, digest_of, size_of
 from .row_queue import QueuedRow, RequestTimes, RowQueue
 from .run_errors import RunError
+from .umbridge_jacobians import choose_endpoint, jacobian_products, place_product
 
 PROTOCOL_VERSION = 1.0
 ROWS_PER_CONNECTION = 32
@@ -69,6 +70,11 @@ class UmbridgeModel:
         Time limit for a run in s, including the transfer.
     retries : int
         Largest number of repetitions for a row, and for a server that cannot be reached.
+    jacobian : bool
+        Whether each run also gives the Jacobian, from requests to ``Gradient`` or ``ApplyJacobian``: the one with fewer
+        requests of those that the server supports.
+    jacobian_cost : float
+        Cost of these requests, in runs.
     connections : int
         Number of simultaneous requests to each server; more than one for a server that makes runs in parallel. The
         first run on each server is then made alone, to measure whether the others wait for each other.
@@ -84,8 +90,8 @@ class UmbridgeModel:
 
     Notes
     -----
-    The digest covers `model`, `inputs`, `outputs`, `config` and `version`. It covers neither `urls`, because the same
-    model may be served at another address, nor the program behind the servers.
+    The digest covers `model`, `inputs`, `outputs`, `config`, `version` and `jacobian`. It covers neither `urls`,
+    because the same model may be served at another address, nor the program behind the servers.
     """
 
     urls: tuple[str, ...]
@@ -98,8 +104,11 @@ class UmbridgeModel:
     connections: int = 1
     version: str = ""
     name: str = ""
+    jacobian: bool = False
+    jacobian_cost: float = 0.0
     digest: str = field(init=False, repr=False)
-    _checked_urls: set[str] = field(init=False, repr=False, compare=False, default_factory=set)
+    # Address of each server that was checked, and its endpoint for Jacobians.
+    _checked_urls: dict[str, str] = field(init=False, repr=False, compare=False, default_factory=dict)
     _times: RequestTimes = field(init=False, repr=False, compare=False, default_factory=RequestTimes)
 
     def __post_init__(self) -> None:
@@ -109,10 +118,11 @@ class UmbridgeModel:
         # The only writes to a frozen instance: what its settings determine.
         object.__setattr__(self, "name", self.name or self.model)
         settings = (self.model, self.inputs, self.outputs, self.version)
-        object.__setattr__(self, "digest", digest_of([repr(settings), json.dumps(self.config, sort_keys=True)]))
+        parts = [repr(settings), json.dumps(self.config, sort_keys=True), *(["jacobian"] if self.jacobian else [])]
+        object.__setattr__(self, "digest", digest_of(parts))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_checked_urls": set()}  # another process asks for itself
+        return {**self.__dict__, "_checked_urls": {}}  # another process asks for itself
 
     @property
     def rows_per_task(self) -> int:
@@ -219,14 +229,15 @@ class UmbridgeModel:
         if connection.url in self._checked_urls:
             return
         try:
-            self._check_server(connection)
+            endpoint = self._check_server(connection)
         except TooSlowError as error:
             raise _SilentError(f"does not say what it offers: {error}") from error
         except UnreadableReplyError as error:
             raise _UnfitError(f"does not speak UM-Bridge: {error}") from error
-        self._checked_urls.add(connection.url)
+        self._checked_urls[connection.url] = endpoint
 
-    def _check_server(self, connection: Connection) -> None:
+    def _check_server(self, connection: Connection) -> str:
+        """Return the endpoint for Jacobians; empty if none are wanted."""
         info = self._request(connection, "/Info", None)
         version = info.get("protocolVersion")
         if not isinstance(version, float) or version != PROTOCOL_VERSION:
@@ -239,6 +250,9 @@ class UmbridgeModel:
         support = self._request(connection, "/ModelInfo", {"name": self.model}).get("support")
         if not isinstance(support, Mapping) or support.get("Evaluate") is not True:
             raise _UnfitError(f"does not evaluate the model {self.model!r}")
+        endpoint = choose_endpoint(support, self.inputs, self.outputs) if self.jacobian else ""
+        if self.jacobian and not endpoint:
+            raise _UnfitError(f"gives no derivatives of the model {self.model!r}; set jacobian = false")
         for verb, side, quantities in (("takes", "input", self.inputs), ("gives", "output", self.outputs)):
             message = {"name": self.model, "config": dict(self.config)}
             sizes = self._request(connection, f"/{side.capitalize()}Sizes", message).get(f"{side}Sizes")
@@ -249,6 +263,7 @@ class UmbridgeModel:
                     f"{verb} blocks of sizes {quote_text(str(shown))} for the model {self.model!r}, but {side}s "
                     f"must be as many blocks of the same sizes and are {ours}"
                 )
+        return endpoint
 
     def _request(self, connection: Connection, path: str, message: object | None) -> Mapping[str, Any]:
         reply = connection.exchange(path, message, BYTES_PER_REPLY)
@@ -260,31 +275,54 @@ class UmbridgeModel:
         return answer
 
     def _run(self, connection: Connection, row: Floats) -> Floats:
-        """Make one run; return the outputs (P,) for inputs (I,)."""
+        """Make one run; return the outputs (P,), with the Jacobian (P + P I,), for inputs (I,)."""
         bad = describe_nonfinite(self.inputs, row)
         if bad is not None:
             raise RunError(Status.NAN, f"input {bad}, which JSON cannot carry")
         blocks = [block.tolist() for block in np.split(row, np.cumsum([q.size for q in self.inputs])[:-1])]
         message = {"name": self.model, "input": blocks, "config": dict(self.config)}
-        limit = BYTES_PER_REPLY + BYTES_PER_NUMBER * size_of(self.outputs)
         try:
-            reply = connection.exchange("/Evaluate", message, limit)
-            if reply.status != 200:
-                raise RunError(Status.RAISED, _describe_error(reply))
-            outputs = self._read_outputs(reply)
+            outputs = self._read_outputs(self._ask(connection, "/Evaluate", message, size_of(self.outputs)))
+            bad = describe_nonfinite(self.outputs, outputs)
+            if bad is not None:
+                raise RunError(Status.NAN, f"output {bad}")
+            if not self.jacobian:
+                return outputs
+            return np.concatenate([outputs, self._read_jacobian(connection, message).ravel()])
         except TooSlowError as error:
             raise RunError(Status.TIMEOUT, str(error)) from error
         except UnreadableReplyError as error:
             raise RunError(Status.UNREADABLE, str(error)) from error
-        bad = describe_nonfinite(self.outputs, outputs)
-        if bad is not None:
-            raise RunError(Status.NAN, f"output {bad}")
-        return outputs
 
-    def _read_outputs(self, reply: Reply) -> Floats:
+    def _ask(self, connection: Connection, path: str, message: object, size: int) -> Reply:
+        """Return a reply with some numbers."""
+        reply = connection.exchange(path, message, BYTES_PER_REPLY + BYTES_PER_NUMBER * size)
+        if reply.status != 200:
+            raise RunError(Status.RAISED, _describe_error(reply))
         answer = reply.json()
         if isinstance(answer, Mapping) and "error" in answer:
             raise RunError(Status.RAISED, _describe_error(reply))
+        return reply
+
+    def _read_jacobian(self, connection: Connection, message: Mapping[str, Any]) -> Floats:
+        """Return the Jacobian (P, I) at the inputs of a message."""
+        jacobian = np.empty((size_of(self.outputs), size_of(self.inputs)))
+        endpoint = self._checked_urls[connection.url]
+        for product in jacobian_products(endpoint, self.inputs, self.outputs):
+            try:
+                answer = self._ask(connection, f"/{endpoint}", {**message, **product.fields}, product.size).json()
+            except RunError as error:
+                raise RunError(error.status, f"{endpoint}: {error}") from error
+            numbers = answer.get("output") if isinstance(answer, Mapping) else None
+            if not isinstance(numbers, list) or len(numbers) != product.size:
+                raise UnreadableReplyError(f"{endpoint} must give {product.size} numbers: {quote_text(str(answer))}")
+            if not all(isinstance(number, float) and math.isfinite(number) for number in numbers):
+                raise RunError(Status.NAN, f"{endpoint} gives something else than finite numbers")
+            place_product(jacobian, product, np.asarray(numbers, dtype=np.float64))
+        return jacobian
+
+    def _read_outputs(self, reply: Reply) -> Floats:
+        answer = reply.json()
         blocks = answer.get("output") if isinstance(answer, Mapping) else None
         if not isinstance(blocks, list) or not all(isinstance(block, list) for block in blocks):
             raise UnreadableReplyError(f'the reply is not {{"output": [[numbers], ...]}}: {quote_text(reply.data)}')
@@ -298,7 +336,7 @@ class UmbridgeModel:
         return np.asarray([np.nan if number is None else number for number in numbers], dtype=np.float64)
 
     def _collect(self, queue: RowQueue, context: RunContext, busy: float) -> Evaluations:
-        outputs = np.full((len(context.labels), size_of(self.outputs)), np.nan)
+        outputs = np.full((len(context.labels), output_size(self)), np.nan)
         status, messages = [Status.OK] * len(outputs), [""] * len(outputs)
         for row, numbers in queue.outputs.items():
             outputs[row] = numbers
@@ -321,6 +359,8 @@ class UmbridgeModel:
             raise AdapterError("timeout", f"must be a positive number of seconds; it is {self.timeout!r}")
         if self.retries < 0:
             raise AdapterError("retries", f"must be at least 0; it is {self.retries!r}")
+        if not (math.isfinite(self.jacobian_cost) and self.jacobian_cost >= 0.0):
+            raise AdapterError("jacobian_cost", f"must be a number of runs, at least 0, was {self.jacobian_cost!r}")
         if self.connections < 1:
             raise AdapterError("connections", f"must be at least 1; it is {self.connections!r}")
         try:

@@ -327,6 +327,16 @@ class UmbridgeSection(ForwardSection):
     version: str = Field(
         default="", description="identifies the version of the model, because the servers do not report it"
     )
+    jacobian: bool = Field(
+        default=UmbridgeModel.jacobian,
+        description="whether the derivatives are requested as well, from Gradient or ApplyJacobian; for field models",
+    )
+    jacobian_cost: float = Field(
+        default=UmbridgeModel.jacobian_cost,
+        description="cost of these derivatives, in runs",
+        ge=0.0,
+        allow_inf_nan=False,
+    )
 
 
 def _complete_coarse(forward: dict[str, Any]) -> dict[str, Any]:

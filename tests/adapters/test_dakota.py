@@ -119,7 +119,7 @@ def test_that_parameters_read_back_exactly(numbers: list[float]) -> None:
         ),
         ("aprepro", "1.5 time_1\n2.5D0 time_2\n", [1.5, 2.5]),
         ("text", "1.5 time_1\n2.5 time_1\n", "has the response 'time_1' twice"),
-        ("text", "1.5\nx\n", "must hold numbers with or without labels, such as '1.5 time_2': 'x' is not a number"),
+        ("text", "1.5\nx\ny\n", "must hold numbers with or without labels, such as '1.5 time_2': 'y' is not a number"),
         ("text", "hello there\n2.5 time_2\n", "such as '1.5 time_1': 'hello' is not a number"),
         ("json", '{"functions": {"time_1": 1.5, "time_2": "2.5", "more": []}}', [1.5, 2.5]),
         ("json", '{"functions": {"time_1": 1.5}}', "has no response 'time_2'"),
@@ -175,6 +175,18 @@ def test_that_a_report_of_failure_may_be_nested_deeply(tmp_path: Path, monkeypat
     (tmp_path / "results.out").touch()
     monkeypatch.setattr(json, "loads", lambda _: {"fail": deep, "functions": {"a": 1.0}})  # not all Pythons parse it
     assert DakotaResults("json", ("a",)).read(tmp_path, (Quantity("a", "m"),)).tolist() == [1.0]
+
+
+def test_that_labels_may_be_in_the_next_line_and_comments_are_refused(tmp_path: Path) -> None:
+    reader, times = DakotaResults("text", ("b", "a")), (Quantity("a", "m"), Quantity("b", "m"))
+    (tmp_path / "results.out").write_text("1.5\n  a\n2.5\nb 0.5\tmeta\n")
+    assert reader.read(tmp_path, times).tolist() == [2.5, 1.5]
+    (tmp_path / "results.out").write_text("# by model 3\n1.5 a\n2.5 b\n")
+    with pytest.raises(ValueError, match="and no comments, as for Dakota: '#' is not a number"):
+        reader.read(tmp_path, times)
+    numbered = DakotaResults("text", ("2", "1"))
+    (tmp_path / "results.out").write_text("1.5\n2\n")
+    assert numbered.read(tmp_path, times).tolist() == [1.5, 2.0]
 
 
 # Derivatives of time_i = depth_i / speed by depth_1, depth_2 and speed.

@@ -19,8 +19,10 @@ import numpy as np
 import pytest
 
 from helpers.umbridge_servers import INPUTS, OUTPUTS, VALUES, context, raw_server, sends, times_model
-from invgp.adapters import Status
+from invgp.adapters import AdapterError, Quantity, Status, split_jacobian
+from invgp.adapters.protocol import cost_of_run
 from invgp.adapters.testing import check_forward_model
+from invgp.adapters.umbridge_jacobians import choose_endpoint
 from invgp.config import load
 from invgp.execution.evaluate import Concurrency, evaluate
 from invgp.inference.invert import invert
@@ -49,7 +51,28 @@ class Times(umbridge.Model):
 class Inert(Times):
     def supports_evaluate(self): return False
 
-umbridge.serve_models([Times("times"), Inert("inert")], int(sys.argv[1]), max_workers=int(sys.argv[2]))
+def derivatives(out_wrt, in_wrt, parameters):
+    [[first, second], [velocity]] = parameters
+    if velocity > 3000:
+        raise ValueError("no derivatives above 3000")
+    by_depth = [[2 / velocity, 0.0], [0.0, 2 / velocity], [2 / velocity, 2 / velocity]]
+    by_velocity = [[-2 * d / velocity**2] for d in (first, second, first + second)]
+    rows = (by_depth, by_velocity)[in_wrt]
+    return rows[:2] if out_wrt == 0 else rows[2:]
+
+class Rows(Times):
+    def supports_gradient(self): return True
+    def gradient(self, out_wrt, in_wrt, parameters, sens, config={}):
+        rows = derivatives(out_wrt, in_wrt, parameters)
+        return [sum(s * row[j] for s, row in zip(sens, rows, strict=True)) for j in range(len(rows[0]))]
+
+class Columns(Times):
+    def supports_apply_jacobian(self): return True
+    def apply_jacobian(self, out_wrt, in_wrt, parameters, vec, config={}):
+        return [sum(v * x for v, x in zip(vec, row, strict=True)) for row in derivatives(out_wrt, in_wrt, parameters)]
+
+models = [Times("times"), Inert("inert"), Rows("rows"), Columns("columns")]
+umbridge.serve_models(models, int(sys.argv[1]), max_workers=int(sys.argv[2]))
 """
 
 
@@ -114,6 +137,42 @@ def test_that_a_fault_of_a_real_server_is_reported_and_affects_no_other_row(serv
     assert outcome.messages[7].endswith("output time[1] is nan")
     assert outcome.messages[11].endswith("input depth[2] is nan, which JSON cannot carry")
     np.testing.assert_array_equal(np.delete(outcome.outputs, bad, axis=0), expected_outputs(np.vstack([VALUES] * 3)))
+
+
+@pytest.mark.parametrize("model", ["rows", "columns"])
+def test_that_the_jacobian_comes_from_products_with_unit_vectors(
+    model: str, servers: list[str], tmp_path: Path
+) -> None:
+    derived = times_model(servers[0], model=model, jacobian=True, jacobian_cost=0.5)
+    check_forward_model(derived, VALUES, tmp_path)
+    values = np.vstack([VALUES, [1.0, 2.0, 4000.0]])
+    found = derived.evaluate(values, context(4))
+    assert found.status[3] is Status.RAISED
+    assert re.search(r"(Gradient|ApplyJacobian): HTTP status 500", found.messages[3])
+    outputs, jacobians = split_jacobian(derived, found.outputs[:3])
+    np.testing.assert_array_equal(outputs, expected_outputs(VALUES))
+    assert jacobians is not None
+    steps = np.eye(3) * [0.1, 0.1, 1.0]
+    numeric = [expected_outputs(VALUES + step) - expected_outputs(VALUES - step) for step in steps]
+    numeric = np.stack(numeric, axis=-1) / (2.0 * steps.diagonal())
+    np.testing.assert_allclose(jacobians, numeric, rtol=1e-6)
+    assert derived.digest != times_model(servers[0], model=model).digest
+    assert cost_of_run(derived) == 1.5
+
+
+def test_that_a_server_without_derivatives_is_named(servers: list[str]) -> None:
+    found = times_model(servers[0], jacobian=True).find_server_faults()
+    assert found == (f"server {servers[0]} gives no derivatives of the model 'times'; set jacobian = false",)
+    with pytest.raises(AdapterError, match=r"jacobian_cost: must be a number of runs, at least 0, was -1\.0"):
+        times_model(servers[0], jacobian_cost=-1.0)
+
+
+def test_that_the_endpoint_with_fewer_requests_is_used() -> None:
+    support = {"Gradient": True, "ApplyJacobian": True}
+    field, data = Quantity("k", "1", tuple(range(100))), Quantity("h", "m", tuple(range(5)))
+    assert choose_endpoint(support, [field], [data]) == "Gradient"
+    assert choose_endpoint(support, [data], [field]) == "ApplyJacobian"
+    assert choose_endpoint({"Gradient": 1, "Evaluate": True}, [data], [field]) == ""
 
 
 @pytest.mark.parametrize(
