@@ -75,9 +75,9 @@ the seconds depend on the machine. `python docs/make_peers.py` generates this pa
 
 
 def _names(rows: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
-    """Problems and methods; invgp is the first method."""
+    """Problems and methods, in the order of their settings."""
     problems, methods = (list(dict.fromkeys(row[key] for row in rows)) for key in ("problem", "method"))
-    return problems, sorted(methods, key=lambda method: method != "invgp")
+    return problems, sorted(methods, key=[*SETTINGS, *methods].index)
 
 
 def curves_section(record: dict[str, Any]) -> list[str]:
