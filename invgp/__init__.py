@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
     from invgp import adapters, forward_models, likelihoods, measures, netcdf, plots
     from invgp.api import (
         calibrate,
@@ -98,8 +101,35 @@ _MODULES = {
 }
 
 
+class _AccessorRegistration:
+    """Finder of modules that registers ``dataset.invgp`` when xarray is imported; `import invgp` does not import it."""
+
+    searching = False
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
+        if name != "xarray" or self.searching:
+            return None
+        self.searching = True
+        try:
+            spec = import_module("importlib.util").find_spec(name)
+        finally:
+            self.searching = False
+        if spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def execute_and_register(module: ModuleType) -> None:
+            execute(module)
+            import_module("invgp.accessor")
+
+        spec.loader.exec_module = execute_and_register
+        return cast("ModuleSpec", spec)
+
+
 if "xarray" in sys.modules:
     import_module("invgp.accessor")
+else:
+    sys.meta_path.insert(0, _AccessorRegistration())
 
 
 def __dir__() -> list[str]:
@@ -110,7 +140,6 @@ def __getattr__(name: str) -> object:
     if name == "__version__":
         return import_module("importlib.metadata").version("invgp")
     if name in _MODULES:
-        import_module("invgp.accessor")
         return getattr(import_module(_MODULES[name]), name)
     if name in __all__:
         return import_module(f"invgp.{name}")

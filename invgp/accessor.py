@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class PosteriorAccessor:
     """Methods of posteriors and maps: ``posterior.invgp.plot()``.
 
-    The accessor exists after any function of invgp was used, or if xarray was imported before invgp.
+    The accessor exists after both invgp and xarray were imported, in any order.
 
     Examples
     --------
@@ -47,16 +47,19 @@ class PosteriorAccessor:
         return has_converged(read_posterior(self._dataset))
 
     def plot(self, **options: Any) -> Figure:
-        """Draw the posterior: a section along a line, otherwise a map.
+        """Draw the posterior: a section along a line, otherwise a map; scalars, if no latent is a field.
 
         Parameters
         ----------
         **options
-            As of `invgp.plots.plot_section` or `invgp.plots.plot_map`.
+            As of `invgp.plots.plot_section`, `invgp.plots.plot_map` or `invgp.plots.plot_scalars`.
         """
         from invgp import plots  # noqa: PLC0415
+        from invgp.posterior.contents import field_names  # noqa: PLC0415
 
         dataset = read_posterior(self._dataset)
+        if not field_names(dataset):
+            return plots.plot_scalars(dataset, **options)
         one = len(str(dataset.attrs["invgp_coordinates"]).split()) == 1
         return plots.plot_section(dataset, **options) if one else plots.plot_map(dataset, **options)
 
@@ -77,6 +80,12 @@ class PosteriorAccessor:
         from invgp import plots  # noqa: PLC0415
 
         return plots.plot_fit(read_posterior(self._dataset), **options)
+
+    def scalars(self, **options: Any) -> Figure:
+        """Draw the densities of the latents that are scalars; options as of `invgp.plots.plot_scalars`."""
+        from invgp import plots  # noqa: PLC0415
+
+        return plots.plot_scalars(read_posterior(self._dataset), **options)
 
     def draws(self, latent: str | None = None) -> xr.DataArray | xr.Dataset:
         """Return the stored draws of a latent, or of all latents as a dataset.

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from invgp.answers.candidates import CandidateList, read_candidates, simulate_data
+from invgp.answers.candidates import CandidateList, DataModel, read_candidates, simulate_data
 from invgp.answers.emulated_problem import EmulatedProblem
 from invgp.answers.expected_variance import (
     Expected,
@@ -21,13 +21,17 @@ from invgp.answers.expected_variance import (
     variance_after,
 )
 from invgp.answers.joint_values import Target, draw_jointly, parse_target
+from invgp.answers.known_field import FieldDrawsAndData
 from invgp.answers.places import points_of, read_places
 from invgp.errors import ArgumentError, ConfigError
 from invgp.maps.grids import parse_grid
-from invgp.maps.read_posterior_field import read_posterior_field
-from invgp.problem import Floats
+from invgp.maps.process_prior import LatentField
+from invgp.maps.read_posterior_field import read_fields, read_posterior_field
+from invgp.posterior.contents import field_names
+from invgp.problem import Floats, Problem
 
 MOST_PLACES = 100  # of a target, at which its variance is averaged
+DEFAULT_BEST = 3  # candidates to choose
 
 
 def rank_candidates(
@@ -36,8 +40,10 @@ def rank_candidates(
     candidates: Path,
     targets: Sequence[str],
     region: str | None,
-    best: int,
+    best: int | None,
     seed: int,
+    *,
+    scalars: tuple[Problem, FieldDrawsAndData] | None = None,
 ) -> xr.Dataset:
     """Compute the expected reductions of all candidates and choose the best; see `invgp.design`.
 
@@ -51,25 +57,38 @@ def rank_candidates(
     targets : sequence of str
     region : str or None
         Places of the targets, as for `parse_grid`; None for the sites or nodes.
-    best : int
-        Number of candidates to choose.
+    best : int or None
+        Number of candidates to choose; None for 3, or all if there are fewer.
     seed : int
+    scalars : (Problem, FieldDrawsAndData), optional
+        For a field model of scalars only, its problem and draws with the data that they predict.
     """
     points = points_of(posterior)
-    if points.attrs.get("invgp_scalars", "") == points.attrs["invgp_latents"]:
-        raise ArgumentError("posterior: must have a latent that is a field, had only scalars")
-    field = read_posterior_field(points)
-    listed = read_candidates(candidates, points, emulated)
+    model = None if emulated is None else DataModel(emulated.noisy_problem, emulated)
+    if scalars is not None:
+        model = DataModel(scalars[0], outputs=scalars[1].outputs)
+    listed = read_candidates(candidates, points, model)
     count = len(listed.candidates)
+    best = min(DEFAULT_BEST, count) if best is None else best
     if not 1 <= best <= count:
         raise ArgumentError(f"best: must be between 1 and {count:,}, the number of candidates, was {best}")
     names = list(targets) or str(points.attrs["invgp_latents"]).split()
-    parsed = [parse_target(text, points, field) for text in names]
     at = _target_places(points, region, seed)
     outside = _count_far_outside(points, listed.X)
-    f = draw_jointly(field, np.concatenate([listed.X, at]), seed)
+    if scalars is None:
+        field = read_posterior_field(points)
+        fields: Sequence[LatentField] = field.fields
+    else:
+        fields = read_fields(points, str(points.attrs["invgp_coordinates"]).split())
+    parsed = [parse_target(text, points, fields) for text in names]
+    if scalars is None:
+        f = draw_jointly(field, np.concatenate([listed.X, at]), seed)
+    else:
+        problem, draws_and_data = scalars
+        own_draws = problem.mix(draws_and_data.latents)
+        f = np.broadcast_to(own_draws, (len(own_draws), count + len(at), own_draws.shape[-1]))
     rng = np.random.default_rng([seed, 1])
-    data, covered = simulate_data(listed, f[:, :count], points, field, emulated, rng)
+    data, covered = simulate_data(listed, f[:, :count], points, fields, model, rng)
     values = [one.values(f[:, count:]) for one in parsed]
     for one, own in zip(parsed, values, strict=True):
         if not np.isfinite(own).all():
@@ -96,6 +115,10 @@ def _count_far_outside(points: xr.Dataset, X: Floats) -> int:
 
 def _target_places(points: xr.Dataset, region: str | None, seed: int) -> Floats:
     """Return the places (B, D) of the targets: some of the sites or nodes, or of the points of a region."""
+    if not field_names(points):
+        if region is not None:
+            raise ArgumentError(f"region: must be left out, since all latents are scalars, was {region!r}")
+        return read_places(points, "posterior")[:1]
     if region is None:
         X = read_places(points, "posterior")
     else:
@@ -207,6 +230,7 @@ def _to_dataset(
             "invgp_answer": "design",
             "invgp_coordinates": " ".join(coordinates),
             "invgp_latents": points.attrs["invgp_latents"],
+            **({"invgp_scalars": points.attrs["invgp_scalars"]} if not field_names(points) else {}),
             "invgp_draws_used": draws,
             "invgp_target_places": len(places),
             "invgp_runs": 0,

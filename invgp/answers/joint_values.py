@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from invgp.maps.grids import MapGrid
 from invgp.maps.joint_draws import DrawMethods, JointDraws
 from invgp.maps.map_quantities import DerivedQuantity, expression_latents, parse_threshold
 from invgp.maps.posterior_field import PosteriorField
+from invgp.maps.process_prior import LatentField
 from invgp.problem import Floats
 from invgp.problem.expressions import DerivedExpression, ExpressionLatent, parse_quantity
 
@@ -65,7 +67,7 @@ class Target(NamedTuple):
         return self.quantity.values(f).reshape(len(f), -1)
 
 
-def parse_target(text: str, points: xr.Dataset, field: PosteriorField) -> Target:
+def parse_target(text: str, points: xr.Dataset, fields: Sequence[LatentField]) -> Target:
     """Parse a target such as ``depth[2] - depth[1]`` or ``depth > 900 m``.
 
     Raises
@@ -74,8 +76,8 @@ def parse_target(text: str, points: xr.Dataset, field: PosteriorField) -> Target
         It cannot be read, or names no latent of the posterior.
     """
     body, above, limit = text.partition(">")
-    expression = parse_latent_expression(body, points, field, "target")
-    quantity = quantity_of(expression, field)
+    expression = parse_latent_expression(body, points, fields, "target")
+    quantity = quantity_of(expression, fields)
     if not above:
         return Target(text.strip(), quantity, expression.unit, None)
     if re.search(r"[<>=]", limit):
@@ -87,12 +89,14 @@ def parse_target(text: str, points: xr.Dataset, field: PosteriorField) -> Target
     return Target(text.strip(), quantity, "1", value)
 
 
-def parse_latent_expression(text: str, points: xr.Dataset, field: PosteriorField, key: str) -> DerivedExpression:
+def parse_latent_expression(
+    text: str, points: xr.Dataset, fields: Sequence[LatentField], key: str
+) -> DerivedExpression:
     """Parse an expression of the latents of a posterior; `key` is named in messages."""
-    known: list[ExpressionLatent] = expression_latents(points, field.fields)
+    known: list[ExpressionLatent] = expression_latents(points, fields)
     return parse_quantity("target", text, "", known, key)
 
 
-def quantity_of(expression: DerivedExpression, field: PosteriorField) -> DerivedQuantity:
+def quantity_of(expression: DerivedExpression, fields: Sequence[LatentField]) -> DerivedQuantity:
     """Return an expression as a function of draws of the processes of a posterior."""
-    return DerivedQuantity(expression, tuple(own for own in field.fields if own.name in expression.latents))
+    return DerivedQuantity(expression, tuple(own for own in fields if own.name in expression.latents))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from invgp.api.answers import crossvalidate, difference, revise, weigh
 from invgp.api.measurements import design, influence
-from invgp.api.posterior_files import ledger_path, open_posterior, refuse_calibration, write
+from invgp.api.posterior_files import find_posterior, ledger_path, open_posterior, refuse_calibration, write
 from invgp.api.presentation import export, plot, report
 from invgp.api.prior_data import prior
 from invgp.api.validation import calibrate, compare, interrupted_path
@@ -20,6 +20,7 @@ __all__ = [
     "design",
     "difference",
     "export",
+    "find_posterior",
     "influence",
     "interrupted_path",
     "ledger_path",

@@ -16,7 +16,7 @@ from invgp.api.emulated_files import (
     posterior_and_emulator,
     write_result,
 )
-from invgp.api.posterior_files import read_posterior, source_of
+from invgp.api.posterior_files import find_posterior, origin_of, read_posterior
 from invgp.errors import ArgumentError, ConfigError
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def difference(
     """
     from invgp.answers.difference import compute_difference  # noqa: PLC0415 - help does not wait for xarray
 
+    (before, _), (after, _) = find_posterior(before), find_posterior(after)
     output, plot = check_result_paths(output, plot, (before, after))
     found = compute_difference(read_posterior(before), read_posterior(after), level)
     write_result(found, output, plot if "site" in found.dims else None, "plot_difference")
@@ -134,13 +135,18 @@ def weigh(
     for key, given in (("names", names), ("config", config)):
         if given and len(given) != len(posteriors):
             raise ArgumentError(f"{key}: must have one entry per posterior, {len(posteriors)}, had {len(given)}")
+    configs: list[str | Path | Problem | None] = list(config) if config else [None] * len(posteriors)
+    found_files: list[tuple[xr.Dataset | str | Path, str | Path | Problem | None]] = [
+        find_posterior(one, own) for one, own in zip(posteriors, configs, strict=True)
+    ]
+    posteriors = tuple(one for one, _ in found_files)
     output, plot = check_result_paths(output, plot, posteriors)
     chosen = list(names) or _model_names(posteriors)
     datasets = [read_posterior(one) for one in posteriors]
     check_same_data(datasets, chosen)
     models = [
-        _evidence_of(name, dataset, source_of(one), config[k] if config else None)
-        for k, (name, dataset, one) in enumerate(zip(chosen, datasets, posteriors, strict=True))
+        _evidence_of(name, dataset, origin_of(one), own)
+        for name, dataset, (one, own) in zip(chosen, datasets, found_files, strict=True)
     ]
     found = weigh_models(models)
     write_result(found, output, plot, "plot_evidence")
@@ -167,7 +173,8 @@ def revise(
     posterior : xarray.Dataset, str or Path
         Posterior from `invgp.invert`, or its file; for a field model the file, with its ledger beside it.
     changes : mapping of str to object, optional
-        New values of keys of the configuration, such as ``{"latents.depth.std": 50.0, "noise.std.time": 0.01}``.
+        New values of keys of the configuration, such as ``{"latents.depth.std": 50.0, "noise.std.time": 0.01}``. The
+        standard deviation of the noise of an observation is also ``noise.time``.
     without : sequence of str
         Sources to leave out.
     data : str or Path, optional
@@ -208,8 +215,9 @@ def revise(
         raise ArgumentError("problem: must be left out with changes, without or data, was given")
     if problem is None and not any(given.values()):
         raise ArgumentError("changes: must have at least one key, had none")
+    posterior, config = find_posterior(posterior, config)
     output, _ = check_result_paths(output, None, (posterior,))
-    source = source_of(posterior)
+    source = origin_of(posterior)
     dataset, base = posterior_and_emulator(posterior, config)
     if base is None:
         first, ledger = field_problem(dataset, source, config)
@@ -287,10 +295,11 @@ def crossvalidate(
     """
     from invgp.answers.cross_validation import cross_validate, predict_field, predict_sites  # noqa: PLC0415 - as above
 
+    posterior, config = find_posterior(posterior, config)
     output, plot = check_result_paths(output, plot, (posterior,))
     dataset, base = posterior_and_emulator(posterior, config)
     if base is None:
-        problem, ledger = field_problem(dataset, source_of(posterior), config)
+        problem, ledger = field_problem(dataset, origin_of(posterior), config)
     with limit_threads(problem if base is None else base.problem):
         data = predict_field(dataset, problem, ledger) if base is None else predict_sites(dataset, base)
         found = cross_validate(dataset, data, by, blocks, seed)
@@ -313,7 +322,7 @@ def _revised_problem(
     from invgp.problem import Problem  # noqa: PLC0415
     from invgp.validation.posterior_problem import find_config  # noqa: PLC0415
 
-    problem = base
+    problem, changes = base, {_spell_out(key, base): value for key, value in changes.items()}
     if changes or data is not None:
         if isinstance(config, Problem) or (config is None and source is None):
             raise ArgumentError("config: must be the configuration file for `changes` and `data`; or give `problem`")
@@ -326,6 +335,17 @@ def _revised_problem(
         check_revised(base, problem, "changes")
         problem = fix_learnt(problem, base, changes, other_data=other_data)
     return problem.without(*without)
+
+
+def _spell_out(key: str, problem: Problem) -> str:
+    """Return the key of the noise of an observation, ``noise.std.time``, also if it is written ``noise.time``."""
+    *tables, name = key.split(".")
+    if tables[-1:] == ["noise"] and name in {one.name for one in problem.survey.observations}:
+        from invgp.settings.configuration import NoiseSection  # noqa: PLC0415 - as above
+
+        if name not in NoiseSection.model_fields:
+            return ".".join([*tables, "std", name])
+    return key
 
 
 def _model_names(posteriors: Sequence[object]) -> list[str]:

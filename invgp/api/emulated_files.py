@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from invgp import netcdf
 from invgp.api.output_paths import check_writable
-from invgp.api.posterior_files import ledger_path, problem_of, read_posterior, source_of
+from invgp.api.posterior_files import ledger_path, origin_of, problem_of, read_posterior
 from invgp.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def emulated_posterior(
         own = None if config is None else Path(str(config)).absolute()
         return _emulated_file(path.absolute(), _modified(path), own)
     dataset = read_posterior(posterior)
-    return dataset, open_emulated(dataset, source_of(posterior), config)
+    return dataset, open_emulated(dataset, origin_of(posterior), config)
 
 
 def posterior_and_emulator(
@@ -90,8 +90,9 @@ def posterior_and_emulator(
 
 def is_field_model(posterior: xr.Dataset) -> bool:
     """Return whether a posterior is that of a field model, on a grid or of scalars only."""
-    only_scalars = posterior.attrs.get("invgp_scalars", "") == posterior.attrs["invgp_latents"]
-    return "node" in posterior.dims or (only_scalars and "emulator_run_site" not in posterior)
+    from invgp.posterior.contents import field_names  # noqa: PLC0415 - as above
+
+    return "node" in posterior.dims or not (field_names(posterior) or "emulator_run_site" in posterior)
 
 
 def field_problem(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from invgp.api.emulated_files import check_result_paths, field_problem, posterior_and_emulator, write_result
-from invgp.api.posterior_files import source_of
+from invgp.api.posterior_files import find_posterior, origin_of
 from invgp.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def design(
     *,
     target: Sequence[str] = (),
     region: str | None = None,
-    best: int = 3,
+    best: int | None = None,
     config: str | Path | Problem | None = None,
     seed: int = 1,
     output: str | Path | None = None,
@@ -35,7 +35,8 @@ def design(
     Parameters
     ----------
     posterior : xarray.Dataset, str or Path
-        Posterior from `invgp.invert`, or its file. For a field model, candidates must be direct values.
+        Posterior from `invgp.invert`, or its file. For a field model, candidates must be direct values; if all its
+        latents are scalars, also better data at its own sites, and the file must have its ledger beside it.
     candidates : str or Path
         CSV or netCDF file with the coordinates of the survey as columns. A row is a new site of `source` (by default
         the first), with the noise of the nearest site times `noise_factor`; or, with a column `quantity`, a direct
@@ -47,8 +48,8 @@ def design(
     region : str, optional
         Places of the targets, as `grid` of `invgp.predict`; by default the sites, or the nodes of a field model. The
         variance is averaged over at most 100 of them.
-    best : int
-        Number of candidates to choose, one after the other.
+    best : int, optional
+        Number of candidates to choose, one after the other; by default 3, or all if there are fewer.
     config : str, Path or Problem, optional
         Problem or configuration of the posterior; by default it is searched for by its text, beside and above the file.
     seed : int
@@ -81,11 +82,18 @@ def design(
     from threadpoolctl import threadpool_limits  # noqa: PLC0415 - as above
 
     from invgp.answers.design import rank_candidates  # noqa: PLC0415
+    from invgp.answers.known_field import draw_data  # noqa: PLC0415
+    from invgp.posterior.contents import field_names  # noqa: PLC0415
 
+    posterior, config = find_posterior(posterior, config)
     output, plot = check_result_paths(output, plot, (posterior, candidates))
     dataset, base = posterior_and_emulator(posterior, config)
+    scalars = None
     with threadpool_limits(1):  # many small matrices
-        found = rank_candidates(dataset, base, Path(candidates), target, region, best, seed)
+        if base is None and not field_names(dataset):
+            problem, ledger = field_problem(dataset, origin_of(posterior), config)
+            scalars = problem, draw_data(problem, ledger, seed)
+        found = rank_candidates(dataset, base, Path(candidates), target, region, best, seed, scalars=scalars)
     write_result(found, output, plot, "plot_design")
     return found
 
@@ -141,6 +149,7 @@ def influence(
 
     if hardest < 1:
         raise ArgumentError(f"hardest: must be at least 1, was {hardest}")
+    posterior, config = find_posterior(posterior, config)
     output, plot = check_result_paths(output, plot, (posterior,))
     dataset, base = posterior_and_emulator(posterior, config)
     with threadpool_limits(1):
@@ -148,7 +157,7 @@ def influence(
             problem, points = base.problem, dataset
             found, groups, reductions = site_influence(dataset, base)
         else:
-            problem, ledger = field_problem(dataset, source_of(posterior), config)
+            problem, ledger = field_problem(dataset, origin_of(posterior), config)
             points = points_of(dataset)
             found, groups, reductions = field_influence(dataset, problem, ledger)
     result = influence_dataset(dataset, problem, points, found, groups, reductions)

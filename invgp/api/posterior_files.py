@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from invgp import netcdf
 from invgp.api.output_paths import check_writable
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from invgp.problem import Problem
+
+T = TypeVar("T")
+C = TypeVar("C")
 
 CHEAP_ROWS = 1000  # rows per task from which a model is faster to run again than to look up
 
@@ -98,6 +101,48 @@ def source_of(posterior: object) -> Path | None:
     raise ArgumentError(f"posterior: must be an xarray.Dataset or a path, was a {type(posterior).__name__}")
 
 
+def origin_of(posterior: object) -> Path | None:
+    """Return the path of a posterior; for a dataset, the file from which it was read, if there is one."""
+    source = source_of(posterior)
+    if source is None and (read_from := getattr(posterior, "encoding", {}).get("source")):
+        source = Path(read_from)
+        return source if source.is_file() else None
+    return source
+
+
+def find_posterior(path: T, config: C | None = None) -> tuple[T | Path, C | Path | None]:
+    """Return a posterior and its configuration, if the path of the configuration was given instead of the posterior.
+
+    Parameters
+    ----------
+    path : Dataset, str or Path
+        Posterior or its file, or a configuration, which ends in .toml.
+    config : Problem, str or Path, optional
+        Configuration that was given.
+
+    Raises
+    ------
+    ArgumentError
+        There is no posterior of the configuration yet.
+    """
+    if not isinstance(path, str | Path) or Path(path).suffix.lower() != ".toml":
+        return path, config
+    from invgp.config.toml_document import read_document  # noqa: PLC0415 - mistakes are reported at once
+    from invgp.settings.inference_settings import OutputSettings  # noqa: PLC0415
+
+    source = Path(path)
+    output = read_document(source)[1].get("output", {})
+    file = output.get("file") if isinstance(output, dict) else None
+    default = OutputSettings().file
+    found = source.parent / (file if isinstance(file, str) else default)
+    if not found.is_file():
+        raise ArgumentError(
+            f"posterior: must exist, but the configuration {str(path)!r} has none yet: its output.file is "
+            f"{str(found)!r}; run `invgp run {path}` first, or give the file of the posterior"
+        )
+    return found, source if config is None else config
+
+
 def read_posterior(posterior: xr.Dataset | str | Path) -> xr.Dataset:
     """Read a posterior, or return the dataset, unless it is a calibration."""
     if isinstance(posterior, str | Path):
@@ -162,6 +207,9 @@ def problem_of(
     if isinstance(config, Problem):
         return check_problem_of(dataset, config)
     if config is None and source is None:
-        raise ArgumentError("config: must be the problem or the configuration of the posterior, was not given")
+        raise ArgumentError(
+            "config: must be the problem or the configuration of the posterior, was not given; or give the file of the "
+            "posterior instead of a dataset"
+        )
     file = find_config(source, dataset) if config is None and source is not None else Path(str(config))
     return load_problem_of(dataset, file, None if data is None else Path(data))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from invgp import netcdf
 from invgp.api.output_paths import check_not_source, check_not_survey, check_writable
 from invgp.api.posterior_files import (
+    find_posterior,
     read_mode,
     read_posterior,
     refuse_calibration,
@@ -115,6 +116,7 @@ def plot(
     >>> [path.name for path in invgp.plot(posterior, "line.png", dpi=72)]
     ['line.png', 'line_fit.png']
     """
+    posterior, _ = find_posterior(posterior)
     source = source_of(posterior)
     target = _figure_path(source or Path("posterior.nc"), None if output is None else Path(output), format)
     check_writable(target, "output")
@@ -180,6 +182,7 @@ def report(
     >>> invgp.report(posterior, "line.html").name
     'line.html'
     """
+    posterior, _ = find_posterior(posterior)
     source = source_of(posterior)
     file = source or Path("posterior.nc")
     output = file.with_suffix(".html") if output is None else Path(output)
@@ -241,6 +244,7 @@ def export(
 
     if format not in exporters.FORMATS:
         raise ArgumentError(f"format: must be {', '.join(exporters.FORMATS)}, was {format!r}")
+    posterior, _ = find_posterior(posterior)
     source = source_of(posterior)
     path = (source or Path("posterior.nc")).with_suffix(exporters.FORMATS[format].suffix)
     path = path if output is None else Path(output)

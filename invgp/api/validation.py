@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from invgp import netcdf
 from invgp.api.output_paths import check_posterior_path, check_writable
-from invgp.api.posterior_files import ledger_path, problem_of, read_posterior, source_of
+from invgp.api.posterior_files import find_posterior, ledger_path, origin_of, problem_of, read_posterior, source_of
 from invgp.errors import ArgumentError, ConfigError
 
 if TYPE_CHECKING:
@@ -104,9 +104,10 @@ def compare(
             raise ArgumentError(f"{name}: must be at least {least}, was {value}")
     if chains is not None and chains % 4:
         raise ArgumentError(f"chains: must be a multiple of 4, was {chains}")
+    posterior, config = find_posterior(posterior, config)
     source = source_of(posterior)
     dataset = read_posterior(posterior)
-    problem = problem_of(dataset, source, config, data)
+    problem = problem_of(dataset, origin_of(posterior), config, data)
     output, plot = (None if path is None else Path(path) for path in (output, plot))
     _check_comparison_paths(output, plot, source, problem)
     ledger = Path(ledger) if ledger is not None else None if source is None else ledger_path(problem, source)

@@ -71,6 +71,7 @@ def command(posterior: Path, output: Path | None, plot: Path | None, **options: 
         raise ConfigError(
             f"`invgp compare` needs {error.name}, which is not installed: pip install arviz-stats"
         ) from error
+    posterior, options["config"] = api.find_posterior(posterior, options["config"])
     plot = plot or posterior.with_name(f"{posterior.stem}_comparison.png")
     started, monitor = time.perf_counter(), ChainMonitor()
     try:

@@ -13,7 +13,7 @@ from invgp.cli.text_tables import print_summary
 
 
 @click.command(
-    epilog="Examples: invgp crossvalidate posterior.nc; invgp crossvalidate posterior.nc --by block --blocks 8; "
+    epilog="Examples: invgp crossvalidate survey.toml; invgp crossvalidate posterior.nc --by block --blocks 8; "
     "invgp crossvalidate joint.nc --by source"
 )
 @click.argument("posterior", type=FilePath())
@@ -36,10 +36,11 @@ from invgp.cli.text_tables import print_summary
 def command(
     posterior: Path, by: str, blocks: int, config: Path | None, seed: int, output: Path | None, plot: Path | None
 ) -> None:
-    """Predict data of POSTERIOR, a file of `invgp run`, from the other data, and compare them.
+    """Predict data of POSTERIOR from the other data, and compare them.
 
-    The simulator is not run.
+    POSTERIOR is a file of `invgp run`, or its configuration. The simulator is not run.
     """
+    posterior, config = api.find_posterior(posterior, config)
     output = output or posterior.with_suffix(".crossvalidation.nc")
     plot = plot or posterior.with_name(f"{posterior.stem}_crossvalidation.png")
     found = api.crossvalidate(posterior, by=by, blocks=blocks, config=config, seed=seed, output=output, plot=plot)

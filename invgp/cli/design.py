@@ -31,7 +31,9 @@ from invgp.cli.text_tables import print_summary
 )
 @click.option("--region", help="Places of the target, as --grid of `invgp predict`.  [default: the sites or nodes]")
 @click.option(
-    "--best", type=click.IntRange(min=1), **default_of(api.design, "best"), help="Number of candidates to choose."
+    "--best",
+    type=click.IntRange(min=1),
+    help="Number of candidates to choose.  [default: 3, or all if there are fewer]",
 )
 @click.option("--config", type=FilePath(), help="Configuration of POSTERIOR.  [default: found by its text]")
 @click.option(
@@ -45,16 +47,18 @@ def command(
     candidates: Path,
     target: tuple[str, ...],
     region: str | None,
-    best: int,
+    best: int | None,
     config: Path | None,
     seed: int,
     output: Path | None,
     plot: Path | None,
 ) -> None:
-    """Compute by how much candidate measurements would reduce the uncertainty of POSTERIOR, a file of `invgp run`.
+    """Compute by how much candidate measurements would reduce the uncertainty of POSTERIOR.
 
-    The simulator is not run. The best candidates are chosen one after the other, each given those before.
+    POSTERIOR is a file of `invgp run`, or its configuration. The simulator is not run. The
+    best candidates are chosen one after the other, each given those before.
     """
+    posterior, config = api.find_posterior(posterior, config)
     output = output or posterior.with_suffix(".design.nc")
     plot = plot or posterior.with_name(f"{posterior.stem}_design.png")
     found = api.design(

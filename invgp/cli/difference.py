@@ -29,6 +29,7 @@ from invgp.cli.text_tables import print_summary
 @json_option
 def command(before: Path, after: Path, level: float, output: Path | None, plot: Path | None) -> None:
     """Compute the change of mean and standard deviation from BEFORE to AFTER, two posteriors of the same area."""
+    (before, _), (after, _) = api.find_posterior(before), api.find_posterior(after)
     output = output or after.with_suffix(".difference.nc")
     plot = plot or after.with_name(f"{after.stem}_difference.png")
     found = api.difference(before, after, level=level, output=output, plot=plot)

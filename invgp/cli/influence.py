@@ -23,10 +23,11 @@ from invgp.cli.text_tables import print_summary
 @click.option("--plot", type=FilePath(), help="Figure: PNG, SVG or PDF.  [default: POSTERIOR_influence.png]")
 @json_option
 def command(posterior: Path, hardest: int, config: Path | None, output: Path | None, plot: Path | None) -> None:
-    """Compute which data constrain which field of POSTERIOR, a file of `invgp run`, and which pull hardest.
+    """Compute which data constrain which field of POSTERIOR, and which pull hardest.
 
-    The simulator is not run.
+    POSTERIOR is a file of `invgp run`, or its configuration. The simulator is not run.
     """
+    posterior, config = api.find_posterior(posterior, config)
     output = output or posterior.with_suffix(".influence.nc")
     plot = plot or posterior.with_name(f"{posterior.stem}_influence.png")
     found = api.influence(posterior, hardest=hardest, config=config, output=output, plot=plot)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from invgp import netcdf
-from invgp.api import refuse_calibration
+from invgp.api import find_posterior, refuse_calibration
 from invgp.api.output_paths import check_map_path, check_not_survey
 from invgp.cli.console import current_console, json_option, print_json, print_line, print_warning
 from invgp.cli.options import MODE_HELP, FilePath, FiniteRange
@@ -65,6 +65,7 @@ def command(
     memory: float,
 ) -> None:
     """Compute the posterior of POSTERIOR, a file of `invgp run`, on a grid or at points, without the simulator."""
+    posterior, _ = find_posterior(posterior)
     dataset = netcdf.read(posterior)
     refuse_calibration(dataset, posterior)
     output = output or posterior.with_suffix(".map.nc")

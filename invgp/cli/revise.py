@@ -41,11 +41,13 @@ def command(
     config: Path | None,
     output: Path | None,
 ) -> None:
-    """Compute POSTERIOR, a file of `invgp run`, with another prior, noise or data on its emulator.
+    """Compute POSTERIOR with another prior, noise or data on its emulator.
 
-    The simulator is not run. The result states whether the runs of the emulator cover the revised posterior.
+    POSTERIOR is a file of `invgp run`, or its configuration. The simulator is not run. The
+    result states whether the runs of the emulator cover the revised posterior.
     """
     started = time.perf_counter()
+    posterior, config = api.find_posterior(posterior, config)
     output = output or posterior.with_suffix(".revised.nc")
     found = api.revise(
         posterior, dict(map(parse_change, changes)), without=without, data=data, config=config, output=output

@@ -59,7 +59,7 @@ def read_posterior_field(posterior: xr.Dataset, mode: int | None = None) -> Post
             "invgp (repeat the inversion; runs in its ledger are reused), or has too many modes to store them "
             "(use its own grid)"
         )
-    fields = _read_fields(posterior, coordinates)
+    fields = read_fields(posterior, coordinates)
     X = site_locations(posterior, coordinates)
     try:
         found = _build_posterior_field(fields, X, len(coordinates), stored)
@@ -184,7 +184,8 @@ def _variables_of_parameter(field: LatentField, name: str) -> dict[str, int]:
     return {f"{field.name}_{name}_{k}_sample": i for k, i in enumerate(indices, start=1)}
 
 
-def _read_fields(posterior: xr.Dataset, coordinates: Sequence[str]) -> tuple[LatentField, ...]:
+def read_fields(posterior: xr.Dataset, coordinates: Sequence[str]) -> tuple[LatentField, ...]:
+    """Return the latents of a posterior with their links and priors, also of one without variables for prediction."""
     fields: list[LatentField] = []
     for name in posterior.attrs["invgp_latents"].split():
         about = posterior[name].attrs

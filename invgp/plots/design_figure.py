@@ -11,19 +11,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from invgp.formatting import shorten
 from invgp.plots.axis_labels import read_positions, set_position_ticks
 from invgp.plots.plot_data import Floats
 from invgp.plots.style import COLOURS, PAGE, STYLE, NotebookFigure, add_legend, letter_panels
 
 MARKERS = "osD^v"  # of what is measured, on maps
 DOT = 20.0  # points squared
+MOST_BARS, NAME_LENGTH = 20, 24
 
 
 def plot_design(design: xr.Dataset) -> Figure:
     """Draw the expected reduction of the standard deviation of each target by each candidate.
 
     On a line the reductions are curves, one for each quantity that is measured; on a map they are colours. Numbers mark
-    the candidates that were chosen, in their order.
+    the candidates that were chosen, in their order. If all latents are scalars, the largest reductions are bars.
 
     Parameters
     ----------
@@ -34,6 +36,8 @@ def plot_design(design: xr.Dataset) -> Figure:
     -------
     Figure
     """
+    if design.attrs.get("invgp_scalars"):
+        return _plot_bars(design)
     coordinates = str(design.attrs["invgp_coordinates"]).split()[:2]
     targets = design["target_label"].values.tolist()
     labels = [f"{kind}: {what}" for kind, what in zip(design["kind"].values, design["measured"].values, strict=True)]
@@ -60,6 +64,34 @@ def plot_design(design: xr.Dataset) -> Figure:
         letter_panels(axes[: len(targets)], targets)
         if len(kinds) > 1:
             add_legend(figure, [_handle(k, kind, on_map=len(coordinates) > 1) for k, kind in enumerate(kinds)])
+    return figure
+
+
+def _plot_bars(design: xr.Dataset) -> Figure:
+    """Draw the largest reductions of each target as bars with the names of the candidates."""
+    targets = design["target_label"].values.tolist()
+    names, rank = design["candidate_label"].values, design["rank"].values
+    count = min(len(names), MOST_BARS)
+    with rc_context(STYLE):
+        columns = min(len(targets), 2)
+        rows = -(-len(targets) // columns)
+        figure = NotebookFigure((PAGE, (0.9 + 0.2 * count) * rows), layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
+        for spare in axes[len(targets) :]:
+            spare.remove()
+        longest = max(105.0 * float((design["reduction"] + design["reduction_error"]).max()), 1.0)
+        for t, ax in enumerate(axes[: len(targets)]):
+            percent = 100.0 * design["reduction"].values[:, t]
+            error = 100.0 * design["reduction_error"].values[:, t]
+            best = np.argsort(-percent, kind="stable")[:count]
+            colours = [COLOURS[0] if rank[i] else "0.7" for i in best]
+            ax.barh(np.arange(count), percent[best], xerr=error[best], color=colours, ecolor="0.3", height=0.7)
+            labels = [f"{names[i]} ({rank[i]})" if rank[i] else str(names[i]) for i in best]
+            ax.set_yticks(np.arange(count), [shorten(label, NAME_LENGTH) for label in labels])
+            ax.invert_yaxis()
+            ax.set_xlim(0.0, longest)
+            ax.set_xlabel("Expected reduction of std (%)")
+        letter_panels(axes[: len(targets)], targets)
     return figure
 
 

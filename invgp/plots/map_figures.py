@@ -58,6 +58,7 @@ from invgp.plots.map_colours import (
 from invgp.plots.plot_data import (
     Curve,
     Floats,
+    check_fields,
     describe_crs,
     describe_modes,
     flatten_grid,
@@ -213,6 +214,7 @@ class MapLayout(NamedTuple):
 def map_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = None) -> Figure:
     """Draw the latents over two coordinates; see `plot_map`."""
     crs = describe_crs(ds)
+    check_fields(ds, options.latents, options.labels, "A map")
     (across, up), hidden = read_two_coordinates(as_map(ds))
     ds = select_latents(as_map(predict_between_sites(ds)), options.latents, options.labels)
     grid = read_grid(ds)

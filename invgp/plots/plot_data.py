@@ -104,6 +104,15 @@ def read_site_coordinates(ds: xr.Dataset) -> list[str]:
     return read_names(ds, "site_coordinates" if "invgp_site_coordinates" in ds.attrs else "coordinates")
 
 
+def check_fields(ds: xr.Dataset, latents: tuple[str, ...], labels: tuple[str, ...], figure: str) -> None:
+    """Raise `PlotError` if all latents that are drawn are scalars, which have no places."""
+    read_names(ds, "coordinates")  # which every posterior has
+    chosen = select_latents(ds, latents, labels)
+    if not read_names(chosen, "fields"):
+        names = ", ".join(read_names(chosen, "scalars"))
+        raise PlotError(f"{figure} needs a latent that is a field, but these are scalars: {names}. Use plot_scalars.")
+
+
 def read_one_coordinate(ds: xr.Dataset) -> list[str]:
     """Return the name of the only coordinate, which a section needs."""
     names = read_names(ds, "coordinates")

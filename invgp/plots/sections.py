@@ -46,6 +46,7 @@ from invgp.plots.plot_data import (
     LOG_RATIO,
     Curve,
     Floats,
+    check_fields,
     flatten_grid,
     increases_downwards,
     predict_between_sites,
@@ -190,6 +191,7 @@ def section_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = Non
 def read_line(ds: xr.Dataset, options: FigureOptions, draws: int = 0) -> tuple[xr.Dataset, LinePanels]:
     """Return the latents to draw with one dimension ``site``, and their positions along the line."""
     coordinate = read_one_coordinate(as_map(ds))
+    check_fields(ds, options.latents, options.labels, "A section")
     ds = select_latents(as_map(predict_between_sites(ds, draws)), options.latents, options.labels)
     survey, ds = read_survey(ds, coordinate), flatten_grid(ds)
     ((x, x_label),) = read_positions(ds, coordinate)

@@ -266,9 +266,11 @@ class _Parser:
         labels = self.known[name].labels
         if labels is None:
             raise self._error(f"{name!r} has no labels")
-        if not (isinstance(label, ast.Constant) and label.value in labels):
+        # Text may be written without quotes, as on a command line.
+        chosen = label.value if isinstance(label, ast.Constant) else label.id if isinstance(label, ast.Name) else None
+        if chosen is None or chosen not in labels:
             raise self._error(f"{name!r} has no label {shorten(ast.unparse(label))}; it has {join_names(labels)}")
-        column = labels.index(label.value)
+        column = labels.index(chosen)
         return replace(whole, evaluate=lambda v: whole.evaluate(v)[..., column], dimension=None)
 
     def _combine(self, left: Term, operator: ast.operator, right: Term) -> Term:

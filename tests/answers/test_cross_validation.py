@@ -74,9 +74,12 @@ def test_that_held_out_data_of_a_curved_posterior_are_predicted_as_by_inversions
 @pytest.mark.slow
 def test_that_the_command_does_not_run_the_simulator(tmp_path):
     write_files(tmp_path)
+    early = run_in_process("crossvalidate", "survey.toml", cwd=tmp_path)
+    assert early.returncode == 2
+    assert "run `invgp run survey.toml` first, or give the file of the posterior" in early.stderr
     assert run_in_process("run", "survey.toml", cwd=tmp_path).returncode == 0
     (tmp_path / "was_called").unlink()
-    result = json.loads(run_in_process("crossvalidate", "posterior.nc", "--json", cwd=tmp_path).stdout)
+    result = json.loads(run_in_process("crossvalidate", "survey.toml", "--json", cwd=tmp_path).stdout)
     assert result["groups"] == 5  # one of the six sites has no datum
     assert result["observations"][0]["data"] == 5
     assert not (tmp_path / "was_called").exists()

@@ -126,6 +126,23 @@ def test_that_answers_about_scalars_without_a_grid_are_exact(tmp_path):
         assert influence["y_pull"].values[n] == pytest.approx(pull, rel=0.01)
         exact = multivariate_normal(H[n] @ own, H[n] @ cover @ H[n] + noise**2).logpdf(y[n])
         assert scores[n] == pytest.approx(exact, abs=0.3)
-    (tmp_path / "places.csv").write_text("quantity,std\na,1\n")
-    with pytest.raises(invgp.InvgpError, match=r"^posterior: must have a latent that is a field, had only scalars$"):
-        invgp.design(path, tmp_path / "places.csv", config=problem)
+    places = tmp_path / "places.csv"
+    places.write_text("name,quantity,std,site,noise_factor\nvalue,a - b,0.05,,\nrepeated,,,4,0.2\n")
+    found = invgp.design(path, places, target=["a", "a + c"], config=problem, plot=tmp_path / "design.png")
+    measured = ((np.asarray([1.0, -1.0, 0.0]), 0.05**2), (H[3], noise**2 / (0.2**-2 - 1.0)))
+    for reductions, errors, (g, variance) in zip(
+        found["reduction"].values, found["reduction_error"].values, measured, strict=True
+    ):
+        left = covariance - np.outer(covariance @ g, covariance @ g) / (g @ covariance @ g + variance)
+        for k, t in enumerate(([1.0, 0.0, 0.0], [1.0, 0.0, 1.0])):
+            exact = 1.0 - np.sqrt((t @ left @ t) / (t @ covariance @ t))
+            assert reductions[k] == pytest.approx(exact, abs=max(0.01, 4.0 * errors[k]))
+    assert found.sizes["choice"] == 2  # as many as there are
+    for text, options, words in (
+        ("quantity,std\na,1\n", {"region": "x=1"}, "region: must be left out, since all latents are scalars"),
+        ("quantity,std\na,1\n,\n", {}, "candidates: must have 'site_number' in every row, row 2 had not"),
+        ("site_number\n1.5\n", {}, "candidates: must have a quantity or a site in every row, row 1 had none"),
+    ):
+        places.write_text(text)
+        with pytest.raises(invgp.InvgpError, match=f"^{words}"):
+            invgp.design(path, places, config=problem, **options)

@@ -1,6 +1,8 @@
 """Simulated data under the prior against the observed ones."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -60,6 +62,36 @@ def test_that_the_command_records_its_runs_and_names_units_first(tmp_path):
     wrong = run_in_process("prior", "wrong.toml", "--runs", "50", cwd=tmp_path)
     assert wrong.returncode == 0
     assert "Check the units of time" in wrong.stderr
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("first", ["import invgp\nimport xarray as xr", "import xarray as xr\nimport invgp"])
+def test_that_the_accessor_does_not_depend_on_the_order_of_imports(first):
+    code = f"import sys\n{first}\nprint('plot' in dir(xr.Dataset(attrs={{'invgp_latents': 'a'}}).invgp))"
+    searched = (
+        "import importlib.util, invgp, sys\nimportlib.util.find_spec('xarray')\nassert 'xarray' not in sys.modules"
+    )
+    for text in (code, f"{searched}\n{code}"):
+        found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+        assert found.stdout == "True\n"
+
+
+def test_that_posteriors_of_scalars_have_figures():
+    posterior = invgp.invert(
+        invgp.define(
+            {"y": [1.0, 1.2]},
+            observations={"y": "m"},
+            latents={"a": {"unit": "m", "domain": "scalar", "mean": 0.0, "std": 2.0}},
+            forward={"function": lambda a: np.stack([a, a], axis=-1), "kind": "field"},
+            noise={"y": 0.1},
+        )
+    )
+    assert len(posterior.invgp.plot().get_axes()) == len(posterior.invgp.scalars().get_axes()) == 1
+    for draw in (posterior.invgp.section, posterior.invgp.map):
+        with pytest.raises(
+            invgp.InvgpError, match=r"needs a latent that is a field, but these are scalars: a\. Use plot_scalars"
+        ):
+            draw()
 
 
 def test_that_posteriors_have_an_accessor():

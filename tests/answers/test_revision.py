@@ -81,6 +81,13 @@ def test_that_the_command_revises_without_the_simulator(tmp_path):
     shift, ratio = worst_error(revised, exact)
     assert shift < 0.2
     assert ratio < 0.15
+    short = [*arguments[:1], "noise.time=0.018", *arguments[2:], "-o", "short.nc", "--json"]
+    assert json.loads(run_in_process("revise", "survey.toml", *short, cwd=tmp_path).stdout)["reliable"]
+    other = invgp.open_posterior(tmp_path / "short.nc")
+    np.testing.assert_array_equal(other["depth"].values, revised["depth"].values)
+    opened = invgp.open_posterior(tmp_path / "posterior.nc")  # which states its file
+    again = invgp.revise(opened, {"noise.time": 0.018, "latents.depth.std": "12%"})
+    np.testing.assert_array_equal(again["depth"].values, revised["depth"].values)
     for arguments, words in (
         (["--set", "latents.dept.std=1"], "did you mean 'depth'?"),
         (["--set", "nonsense"], "--set: must be KEY=VALUE"),
