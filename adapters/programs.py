@@ -71,6 +71,9 @@ class LocalFile:
         if self.link:
             place.symlink_to(source)
         elif source.is_dir():
+            if directory.resolve().is_relative_to(source.resolve()):
+                # A copy would contain itself.
+                raise OSError(f"the directory {str(self.source)!r} is copied for each run, but runs are inside it")
             shutil.copytree(source, place, dirs_exist_ok=True)
         else:
             shutil.copy(source, place)

@@ -95,6 +95,16 @@ def test_that_files_are_copied_and_linked(program: MakeProgram, tmp_path: Path) 
     assert executable_model(sh, tmp_path, files=files).digest != model.digest
 
 
+def test_that_a_directory_is_not_copied_into_itself(program: MakeProgram, tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "a.txt").write_text("1\n")
+    model = executable_model(program("cat runs/a.txt"), tmp_path, files=(LocalFile(Path("runs")),))
+    got = run(model, tmp_path)
+    assert got.status[0] is Status.NOT_STARTED
+    assert "the directory 'runs' is copied for each run, but runs are inside it" in got.messages[0]
+    assert len(got.messages[0]) < 1000
+
+
 def test_that_one_file_may_be_read_twice(program: MakeProgram, tmp_path: Path) -> None:
     model = executable_model(
         program("echo '{\"t\": [1, 2]}' > o.json; echo 5 6"),
