@@ -62,6 +62,8 @@ def read_text(path: Path) -> str:
         text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        if isinstance(error, UnicodeDecodeError) and path.suffix.lower() != ".toml":
+            reason = f"{reason}; give the configuration, a file that ends in .toml"
         raise ConfigError(f"the config {str(path)!r} cannot be read: {reason}") from error
     if not regular or len(content) > LARGEST_FILE:
         must = f"have at most {LARGEST_FILE // 2**20} MiB" if regular else "be a regular file"

@@ -17,6 +17,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from invgp.errors import PlotError
+from invgp.formatting import shorten
 from invgp.plots.axis_labels import axis_label, quantity_name, read_positions, site_title
 from invgp.plots.plot_data import (
     Curve,
@@ -417,6 +418,7 @@ def _comparison_handles() -> list[Artist]:
     ]
 
 
+LONGEST_NAME = 20  # characters of a model in the figure of the evidence
 GRADES = {1.0: "mention", 3.0: "positive", 5.0: "strong"}  # Kass and Raftery (1995), in nats
 
 
@@ -434,9 +436,9 @@ def plot_evidence(weighed: xr.Dataset) -> Figure:
     """
     factors = weighed["log_bayes_factor"].values
     order = np.argsort(factors)
-    names = weighed["model_label"].values[order].tolist()
+    names = [shorten(str(name), LONGEST_NAME) for name in weighed["model_label"].values[order]]
     with rc_context(STYLE):
-        figure = Figure((COLUMN, 0.9 + 0.3 * len(names)), layout="constrained")
+        figure = Figure((COLUMN, 1.15 + 0.3 * len(names)), layout="constrained")
         ax = figure.subplots()
         for limit in GRADES:
             ax.axvline(-limit, color=GREY, linewidth=0.5, linestyle=(0, (1, 2)))
@@ -445,6 +447,6 @@ def plot_evidence(weighed: xr.Dataset) -> Figure:
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(-0.6, len(names) - 0.4)
         ax.set_xlim(min(float(np.nanmin(factors - weighed["log_bayes_factor_error"].values)), -5.0) * 1.08, 0.5)
-        ax.set_xlabel("Log Bayes factor relative to the best model (nats)")
-        ax.set_title("dotted: positive, strong and very strong evidence begin", loc="left", fontsize=6.5, color=GREY)
+        ax.set_xlabel("Log Bayes factor relative\nto the best model (nats)")
+        ax.set_title("dotted: positive, strong and\nvery strong evidence begin", loc="left", fontsize=6.5, color=GREY)
     return figure

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from invgp import plots
 
@@ -92,3 +93,35 @@ def test_that_the_prior_shows_fields_scalars_and_labels(coordinates: str) -> Non
     np.testing.assert_array_equal(scalar.lines[0].get_xdata(), prior["shift_prior_sample"])
     only = prior.drop_vars(["depth_prior_sample"]).isel(run=slice(0)).assign_attrs(invgp_latents="shift")
     assert len(plots.plot_prior(only).axes) == 1
+
+
+@pytest.mark.parametrize("names", [["one", "two"], ["a model with a name of forty characters..", "two"]])
+def test_that_the_texts_of_the_evidence_are_inside_the_figure(names: list[str]) -> None:
+    weighed = xr.Dataset(
+        {"log_bayes_factor": ("model", [0.0, -2.0]), "log_bayes_factor_error": ("model", [0.1, 0.1])},
+        coords={"model_label": ("model", names)},
+    )
+    figure = plots.plot_evidence(weighed)
+    FigureCanvasAgg(figure).draw()
+    (ax,) = figure.axes
+    for text in (ax.title, ax._left_title, ax.xaxis.label, *ax.get_yticklabels()):  # type: ignore[attr-defined]
+        box = text.get_window_extent()
+        assert not text.get_text() or (figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1)
+
+
+def test_that_bars_of_all_targets_fit_into_the_figure_of_a_design_of_scalars() -> None:
+    design = xr.Dataset(
+        {
+            "reduction": (("candidate", "target"), [[0.1, 0.9], [0.2, 0.1]]),
+            "reduction_error": (("candidate", "target"), np.full((2, 2), 0.01)),
+            "rank": ("candidate", [1, 0]),
+        },
+        coords={"candidate_label": ("candidate", ["test", "repeat"]), "target_label": ("target", ["a", "b"])},
+        attrs={"invgp_scalars": "a b", "invgp_coordinates": "site_number"},
+    )
+    figure = plots.plot_design(design)
+    for ax in figure.axes:
+        assert ax.get_xlim()[0] == 0.0
+        assert ax.get_xlim()[1] > 91.0
+    labels = [text.get_text() for text in figure.axes[1].get_yticklabels()]
+    assert labels == ["test (1)", "repeat"]
