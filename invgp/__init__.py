@@ -1,8 +1,8 @@
 """Infer subsurface fields with uncertainty from a survey and any simulator.
 
 Define a problem with `load` or `define`, compute its posterior with `invert`, and use it with `predict`, `plot`,
-`report` and `export`. `compare` and `calibrate` test it. The packages `adapters`, `likelihoods`, `measures` and `plots`
-are available as attributes.
+`report` and `export`. `compare` and `calibrate` test it. The packages `adapters`, `kernels`, `likelihoods`, `measures`
+and `plots` are available as attributes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-    from invgp import adapters, forward_models, likelihoods, measures, netcdf, plots
+    from invgp import adapters, forward_models, kernels, likelihoods, measures, netcdf, plots
     from invgp.api import (
         calibrate,
         compare,
@@ -59,6 +59,7 @@ __all__ = [
     "has_converged",
     "influence",
     "invert",
+    "kernels",
     "likelihoods",
     "load",
     "measures",

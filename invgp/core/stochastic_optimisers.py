@@ -72,7 +72,19 @@ class Adam(Adaptive):
         check_number("epsilon", self.epsilon, 0.0, open_below=True)
 
     def tell(self, state: AdaptiveState, gradient: Array) -> AdaptiveState:
-        """Return the state after a step with the gradient at `state.trial`."""
+        """Return the state after a step with the gradient at `state.trial`.
+
+        Parameters
+        ----------
+        state : AdaptiveState
+            State before the step.
+        gradient : array, shape (P,)
+            Gradient of the function that is minimised.
+
+        Returns
+        -------
+        AdaptiveState
+        """
         xp = array_namespace(gradient)
         a, b = self.decay
         steps = state.steps + 1
@@ -110,7 +122,19 @@ class AdaDelta(Adaptive):
         check_number("epsilon", self.epsilon, 0.0, open_below=True)
 
     def tell(self, state: AdaptiveState, gradient: Array) -> AdaptiveState:
-        """Return the state after a step with the gradient at `state.trial`."""
+        """Return the state after a step with the gradient at `state.trial`.
+
+        Parameters
+        ----------
+        state : AdaptiveState
+            State before the step.
+        gradient : array, shape (P,)
+            Gradient of the function that is minimised.
+
+        Returns
+        -------
+        AdaptiveState
+        """
         xp = array_namespace(gradient)
         gradients = self.decay * state.first + (1.0 - self.decay) * xp.square(gradient)
         step = gradient * xp.sqrt(state.second + self.epsilon) / xp.sqrt(gradients + self.epsilon)

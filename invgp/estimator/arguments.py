@@ -120,20 +120,24 @@ def check_outputs(y: Any, count: int) -> Floats:
     array = as_floats("y", y, must)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or array.shape[1] != count:
-        for_each = ": a likelihood takes numbers for each site in the shape (N, 1)" if count == len(array) > 1 else ""
+        per_site = array.ndim and count == len(array) > 1
+        for_each = ": a likelihood takes numbers for each site in the shape (N, 1)" if per_site else ""
         raise ValueError(f"y must be {must}, had shape {array.shape}{for_each}")
     if np.any(np.isinf(array)):
         raise ValueError("y must be finite, or NaN where nothing was observed, had numbers that are infinite (inf)")
     return array
 
 
-def broadcast_floats(name: str, value: Any, shape: tuple[int, ...], must: str) -> Floats:
-    """Convert a value to finite numbers and broadcast it to a shape."""
+def broadcast_floats(name: str, value: Any, shape: tuple[int, ...], must: str, *, repeat: bool = True) -> Floats:
+    """Convert a value to finite numbers and broadcast it to a shape; an axis of length 1 only with `repeat`."""
     array = as_finite_floats(name, value, must)
-    try:
-        return np.broadcast_to(array, shape)
-    except ValueError:
-        raise ValueError(f"{name} must be {must}, had shape {array.shape}") from None
+    fits = array.ndim <= len(shape) and all(
+        own == wanted or (repeat and own == 1)
+        for own, wanted in zip(reversed(array.shape), reversed(shape), strict=False)
+    )
+    if not fits:
+        raise ValueError(f"{name} must be {must}, had shape {array.shape}")
+    return np.broadcast_to(array, shape)
 
 
 def check_positive(name: str, array: Floats) -> Floats:
@@ -146,7 +150,7 @@ def check_positive(name: str, array: Floats) -> Floats:
 def check_weights(sample_weight: Any, count: int) -> Floats:
     """Return the weights (count,) of sites, which must not be negative nor all zero."""
     must = f"a number of at least 0 for each of {count} sites"
-    weights = broadcast_floats("sample_weight", sample_weight, (count,), must)
+    weights = broadcast_floats("sample_weight", sample_weight, (count,), must, repeat=False)
     if np.any(weights < 0) or not np.any(weights > 0):
         raise ValueError(f"sample_weight must be {must}, and not every weight zero, had a minimum of {weights.min():g}")
     return weights

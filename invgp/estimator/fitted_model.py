@@ -364,8 +364,12 @@ class FittedModel(ModelSettings):
     def _outputs(self, y: ArrayLike) -> Floats:
         """Convert observations or labels to an array (N, P); missing ones are NaN."""
         if is_classifier(self.likelihood):
-            return encode_labels(y, self.classes_, self.likelihood)
-        return check_outputs(y, self.likelihood.outputs)
+            Y = encode_labels(y, self.classes_, self.likelihood)
+        else:
+            Y = check_outputs(y, self.likelihood.outputs)
+        if hasattr(self.likelihood, "check"):
+            self.likelihood.check(Y)
+        return Y
 
     def _new_inputs(self, X: ArrayLike) -> Floats:
         D = self._fitted.parameters.inducing.shape[-1]

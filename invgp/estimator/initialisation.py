@@ -117,6 +117,9 @@ def continue_from(fitted: BoundState, bound: Bound, parameters: Parameters) -> P
 def list_kernels(kernel: object, latents: int) -> tuple[str | Kernel, ...]:
     """List the kernel of each latent, by the name of a stationary kind or as a `Kernel`."""
     kernels: Any = (kernel,) * latents if isinstance(kernel, str | Kernel) else kernel
+    for one in kernels if isinstance(kernels, list | tuple) else (kernel,):
+        if isinstance(one, type):
+            raise ValueError(f"kernel must be a kernel, was the class {one.__name__}: write {one.__name__}(...)")  # noqa: TRY004
     fine = isinstance(kernels, Sequence) and len(kernels) == latents
     if not fine or any(not isinstance(one, Kernel) and one not in STATIONARY for one in kernels):
         raise ValueError(
@@ -167,7 +170,8 @@ def _check_kernel(kernel: Kernel, X: Floats, settings: ModelSettings) -> Kernel:
     if np.ndim(settings.variance) or settings.variance != 1.0:
         raise ValueError(f"variance must be 1 if kernel is a Kernel, which has its own, was {settings.variance!r}")
     try:
-        finite = np.isfinite(kernel.parameters).all() and np.isfinite(kernel.linearise(X[:2], X[:2]).value).all()
+        with np.errstate(all="ignore"):
+            finite = np.isfinite(kernel.parameters).all() and np.isfinite(kernel.linearise(X[:2], X[:2]).value).all()
     except (IndexError, ValueError) as error:
         raise ValueError(f"kernel must accept inputs of shape (N, {X.shape[1]}), was {kernel}: {error}") from error
     if not finite:
@@ -244,7 +248,7 @@ def _parameters(
     factor = inducing_factor(kernels, Z, relative_jitter)
     if settings.initial_mean is not None:
         must = f"one number for each of {M} inducing inputs, or of shape ({Q}, {M})"
-        mean = broadcast_floats("initial_mean", settings.initial_mean, (Q, M), must)
+        mean = broadcast_floats("initial_mean", settings.initial_mean, (Q, M), must, repeat=False)
         centred = backend.asarray(mean - prior_mean[:, None])
         jitter = jitter + solve_triangular(factor, centred[..., None])[..., 0]
     return Parameters(

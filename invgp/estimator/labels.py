@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,10 @@ def _as_column(array: Labels) -> Labels:
         array = array[:, 0]
     if array.ndim != 1:
         raise ValueError(f"y must be labels of shape (N,), had shape {array.shape}")
+    if array.dtype.kind == "c":
+        raise ValueError(f"y must be labels, was an array of {array.dtype}")
+    if array.dtype.kind == "O" and all(one is None or isinstance(one, Number) for one in array):
+        array = np.asarray(array, dtype=np.float64)  # None becomes NaN
     if array.dtype.kind == "f" and np.any(np.isinf(array)):
         raise ValueError("y must be labels, or NaN where nothing was observed, had infinity")
     if array.dtype.kind == "f":

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.validation import validate_data
 from threadpoolctl import threadpool_limits
@@ -209,8 +209,6 @@ class SAVIGP(FittedModel, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
             raise ValueError(f"report must be a function, was {report!r}")
         backend = self._backend()
         check_sites(self.likelihood, len(X), backend)
-        if hasattr(self.likelihood, "check"):
-            self.likelihood.check(Y)
         self._seed = self._draw_seed()
         streams = np.random.default_rng(self._seed).spawn(5)
         bound, parameters = initialise(self, X, backend, streams[1], streams[2])
@@ -299,6 +297,7 @@ class SAVIGP(FittedModel, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
             # `score` is a log density, not R^2, and may be below any limit.
             tags.regressor_tags = RegressorTags(poor_score=True)
             tags.target_tags.multi_output = getattr(self.likelihood, "outputs", 1) > 1
+            tags.target_tags.positive_only = bool(getattr(self.likelihood, "positive", False))
         return tags
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -376,6 +375,14 @@ class SAVIGP(FittedModel, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         if is_classifier(self.likelihood):
             self.classes_ = find_classes(y, self.likelihood)
         Y = self._outputs(y)
+        column = np.asarray(y).shape[1:] == (1,)
+        if column and (self.likelihood.outputs == 1 or is_classifier(self.likelihood)):
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected: y must have the shape (N,) for one output; "
+                "its column is used",
+                DataConversionWarning,
+                stacklevel=3,
+            )
         if not len(inputs) == len(Y) > 0:
             raise ValueError(f"X and y must have a row for each site, had {len(inputs)} and {len(Y)}")
         if np.all(np.isnan(Y)):

@@ -14,6 +14,7 @@ from scipy.special import gammaln
 from invgp.core.backend import Array, array_namespace, device_of, to_numpy, zero_where
 
 T = TypeVar("T")
+COUNTS = "counts, whole numbers of at least 0,"
 MAX_SHOWN = 12  # numbers of an argument in the text of a likelihood
 
 
@@ -83,6 +84,19 @@ def check_parameters(parameters: Array, count: int) -> Array:
     if tuple(parameters.shape) != (count,):
         raise ValueError(f"parameters must have shape ({count},), was {tuple(parameters.shape)}")
     return parameters
+
+
+def check_values(likelihood: object, y: NDArray[Any], possible: NDArray[np.bool_], must: str) -> None:
+    """Raise `ValueError` unless all values of y that are not missing are possible; `must` describes such values."""
+    wrong = y[~np.isnan(y) & ~possible]
+    if wrong.size:
+        others = f" and {wrong.size - 1} other invalid value{'s' * (wrong.size > 2)}" if wrong.size > 1 else ""
+        raise ValueError(f"y must be {must} for {type(likelihood).__name__}, had {wrong[0]:g}{others}")
+
+
+def are_counts(y: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which values are whole numbers of at least 0."""
+    return np.asarray((y >= 0) & (y == np.floor(y)))
 
 
 def format_call(instance: object, **arguments: Any) -> str:

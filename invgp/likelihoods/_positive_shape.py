@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace
-from invgp.likelihoods._arrays import check_latents, check_shapes, format_call, mask_missing, replace_fields, set_fields
+from invgp.likelihoods._arrays import (
+    check_latents,
+    check_shapes,
+    check_values,
+    format_call,
+    mask_missing,
+    replace_fields,
+    set_fields,
+)
 from invgp.likelihoods._per_output import PerOutput, log_per_output
 
 
@@ -78,10 +86,7 @@ class PositiveShape(ABC):
 
     def check(self, y: NDArray[Any]) -> None:
         """Raise `ValueError` unless all values of y can be observed."""
-        wrong = y[~np.isnan(y) & ~self._is_possible(y)]
-        if wrong.size:
-            name = type(self).__name__
-            raise ValueError(f"y must be {self.must} for {name}, had {wrong.size} others, such as {wrong[0]:g}")
+        check_values(self, y, self._is_possible(y), self.must)
 
     must: ClassVar[str]
 

@@ -38,7 +38,7 @@ class Beta(PositiveShape):
     """
 
     shape_name: ClassVar[str] = "concentration"
-    must: ClassVar[str] = "between 0 and 1"
+    must: ClassVar[str] = "greater than 0 and less than 1"
     possible: ClassVar[float] = 0.5
 
     def __init__(self, concentration: Array = 1.0, outputs: int | None = None, *, learn: bool = True) -> None:

@@ -38,6 +38,7 @@ class Gamma(PositiveShape):
     """
 
     shape_name: ClassVar[str] = "shape"
+    positive: ClassVar[bool] = True
     must: ClassVar[str] = "positive"
     possible: ClassVar[float] = 1.0
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
 from invgp.core.backend import Array, array_namespace
-from invgp.likelihoods._arrays import log_factorial, on_host
+from invgp.likelihoods._arrays import COUNTS, are_counts, log_factorial, on_host
 from invgp.likelihoods._positive_shape import PositiveShape
 
 
@@ -39,14 +39,15 @@ class NegativeBinomial(PositiveShape):
     """
 
     shape_name: ClassVar[str] = "size"
-    must: ClassVar[str] = "counts, whole numbers of at least 0,"
+    positive: ClassVar[bool] = True
+    must: ClassVar[str] = COUNTS
     possible: ClassVar[float] = 0.0
 
     def __init__(self, size: Array = 1.0, outputs: int | None = None, *, learn: bool = True) -> None:
         self._set_shape(size, outputs, learn=learn)
 
     def _is_possible(self, y: NDArray[Any]) -> NDArray[np.bool_]:
-        return np.asarray((y >= 0) & (y == np.floor(y)))
+        return are_counts(y)
 
     def _terms(self, y: Array, f: Array, s: Array) -> Array:
         ways = on_host(gammaln, y + s) - on_host(gammaln, s) - log_factorial(y)

@@ -16,6 +16,7 @@ from invgp.likelihoods._arrays import (
     check_latents,
     check_parameters,
     check_shapes,
+    check_values,
     convert_like,
     fill_missing,
     format_call,
@@ -103,12 +104,7 @@ class Ordinal:
         y : NumPy array, shape (N, 1)
             Observations; NaN marks a missing one.
         """
-        wrong = y[~np.isnan(y) & ~np.isin(y, np.arange(self.classes))]
-        if wrong.size:
-            raise ValueError(
-                f"y must be numbers of classes from 0 to {self.classes - 1} for Ordinal, had {wrong.size} others, such "
-                f"as {wrong[0]:g}"
-            )
+        check_values(self, y, np.isin(y, np.arange(self.classes)), f"numbers of classes from 0 to {self.classes - 1}")
 
     def log_density(self, y: Array, f: Array) -> Array:
         """Compute log p(y_n | f_sn), (S, N), for classes y (N, 1) and f (S, N, 1)."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace
 from invgp.likelihoods._arrays import (
+    COUNTS,
+    are_counts,
     check_latents,
     check_shapes,
+    check_values,
     fill_missing,
     format_call,
     log_factorial,
@@ -47,6 +49,7 @@ class Poisson:
     """
 
     separable: ClassVar[bool] = True
+    positive: ClassVar[bool] = True
     log_mean: PerOutput
 
     def __init__(self, offset: Array = 0.0, outputs: int | None = None, *, learn: bool = True) -> None:
@@ -107,12 +110,7 @@ class Poisson:
         y : NumPy array, shape (N, P)
             Observations; NaN marks a missing one.
         """
-        wrong = y[(y < 0) | (y != np.floor(y)) & ~np.isnan(y)]
-        if wrong.size:
-            raise ValueError(
-                f"y must be counts for Poisson, whole numbers of at least 0, "
-                f"had {wrong.size} others, such as {wrong[0]:g}"
-            )
+        check_values(self, y, are_counts(y), COUNTS)
 
     def log_density(self, y: Array, f: Array) -> Array:
         """Compute log p(y_n | f_sn), (S, N), for counts y (N, P) and f (S, N, P)."""

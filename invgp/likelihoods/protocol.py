@@ -31,6 +31,7 @@ class Likelihood(Protocol):
       returns the probability of class 1, or of each class;
     - ``class_probabilities(f)`` returns the probabilities (S, N, C) of a classifier with one output and C = ``classes``
       classes, numbered from 0; ``ordered`` is True if their order matters;
+    - ``positive`` is True if y cannot be negative, which scikit-learn's tools can ask for;
     - ``whole_rows`` is True if a site with any NaN in y counts as missing;
     - ``separable`` is True if output p depends on latent p only (P = Q), so that predictive densities are computed
       output by output.

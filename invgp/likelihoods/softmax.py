@@ -66,7 +66,7 @@ class Softmax(WithoutParameters):
         if not np.all(fine):
             raise ValueError(
                 f"each row of y must be a label for Softmax, 1 in the column of its class and 0 elsewhere, "
-                f"had {np.sum(~fine)} others such as {rows[~fine][0]}"
+                f"had the row {rows[~fine][0]}"
             )
 
     def log_density(self, y: Array, f: Array) -> Array:

@@ -163,6 +163,9 @@ def test_that_sums_and_products_are_flat_and_readable():
         (lambda: Matern52(1.0, [1.0, 2.0])(np.ones((2, 1)), np.ones((2, 1))), "length_scale must be one number or one"),
         (lambda: Matern52().on(3)(np.ones((2, 2)), np.ones((2, 2))), "less than the number of input dimensions, 2"),
         (lambda: Coregionalised([[1.0]])(np.ones((2, 2)), np.ones((2, 2))), "must be on one dimension, was on 2"),
+        (lambda: Coregionalised([[1.0], [1.0, 2.0]]), "weights must be numbers of shape"),
+        (lambda: Coregionalised([[np.nan], [1.0]]), "weights must be numbers of shape"),
+        (lambda: Coregionalised(np.asarray([["a"], ["b"]])), "weights must be numbers of shape"),
         (lambda: kernel_from_description({"kind": "matern"}), "must be one of .*matern 5/2.*import the module"),
         (lambda: kernel_from_description({"kind": "white", "length": 1}), "a kernel of kind 'white' is wrong"),
         (lambda: kernel_from_description([1]), "must be described by its kind and its parameters"),
@@ -174,6 +177,30 @@ def test_that_sums_and_products_are_flat_and_readable():
 def test_that_mistakes_are_named(build, message):
     with pytest.raises(ValueError, match=message):
         build()
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda: Matern52() + 1.0,
+            r"only be added to a kernel; Matern52.* was added to 1\.0: use Constant\(1\.0\), or set",
+        ),
+        (lambda: 1 + Matern52(), "only be added to a kernel; .* was added to 1: use Constant"),
+        (lambda: 2.0 * Matern52(), r"only be multiplied by a kernel; .* was multiplied by 2\.0: use Constant\(2\.0\)"),
+        (lambda: Matern52() * White, r"only be multiplied by a kernel; .*<class .*White'>: write White\(\.\.\.\)"),
+        (lambda: Matern52() + "white", "only be added to a kernel; .* was added to 'white'$"),
+    ],
+)
+def test_that_operands_that_are_no_kernels_are_named(build, message):
+    with pytest.raises(TypeError, match=message):
+        build()
+
+
+def test_that_kernels_are_summed_and_dimensions_may_be_integers_of_numpy(rng):
+    X = rng.standard_normal((4, 2))
+    np.testing.assert_array_equal(sum([Matern52(), White()])(X, X), (Matern52() + White())(X, X))
+    assert Matern52().on(np.int64(1)).describe() == Matern52().on(1).describe()
 
 
 @dataclass(frozen=True, eq=False)

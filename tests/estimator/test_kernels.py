@@ -277,6 +277,8 @@ def test_that_a_fit_continues_from_a_checkpoint_and_from_an_earlier_fit(tmp_path
     ("settings", "message"),
     [
         ({"kernel": "matern"}, "kernel must be one of squared exponential, .*a kernel of invgp.kernels"),
+        ({"kernel": Matern52}, r"kernel must be a kernel, was the class Matern52: write Matern52\(\.\.\.\)"),
+        ({"kernel": (Matern52,)}, r"kernel must be a kernel, was the class Matern52: write Matern52\(\.\.\.\)"),
         ({"kernel": (White(), White())}, "kernel must be .*one for each of 1 latents"),
         ({"kernel": Matern52(), "length_scale": 2.0}, "length_scale must be None if kernel is a Kernel"),
         ({"kernel": Matern52(), "variance": 2.0}, "variance must be 1 if kernel is a Kernel"),

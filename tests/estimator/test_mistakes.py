@@ -43,6 +43,10 @@ from invgp.likelihoods import BlackBox, Gaussian, Poisson, StudentT
         ({"length_scale": np.inf}, r"length_scale must be .*, had numbers that are not finite .*, such as inf"),
         ({"likelihood": Gaussian}, r"likelihood must be .*, was the class Gaussian: write Gaussian\(\.\.\.\)"),
         ({"method": Blocks}, r"method must be Blocks or MiniBatches, was the class Blocks: write Blocks\(\.\.\.\)"),
+        (
+            {"initial_mean": [1.0]},
+            r"initial_mean must be one number for each of 60 inducing inputs, .*, had shape \(1,\)",
+        ),
         ({"checkpoint": 3}, "checkpoint must be the name of a file, was 3"),
         ({"checkpoint": "."}, r"checkpoint must be the name of a file, was the folder '\.'"),
         ({"random_state": -1}, "random_state must be a whole number of at least 0, was -1"),

@@ -6,7 +6,7 @@ from scipy.stats import norm, t
 
 from invgp import SAVIGP
 from invgp.core.training import Blocks, MiniBatches
-from invgp.likelihoods import Gaussian, Logistic, Poisson, Softmax, StudentT, Warped
+from invgp.likelihoods import Beta, Gaussian, Logistic, Ordinal, Poisson, Softmax, StudentT, Warped
 
 RNG = np.random.default_rng(5)
 X = np.linspace(0, 3, 30)[:, None]
@@ -102,20 +102,63 @@ def test_that_noise_per_site_follows_its_sites_through_chunks():
 @pytest.mark.parametrize(
     ("likelihood", "y", "message"),
     [
-        (Poisson(), np.where(Y > 0.5, -1.0, 2.0), r"y must be counts for Poisson, .*, had \d+ others, such as -1"),
-        (Poisson(), np.full(30, 0.5), r"y must be counts for Poisson, .*, had 30 others, such as 0\.5"),
+        (
+            Poisson(),
+            np.where(Y > 0.5, -1.0, 2.0),
+            r"y must be counts, .*, for Poisson, had -1 and \d+ other invalid values",
+        ),
+        (Poisson(), np.full(30, 0.5), r"y must be counts, .* for Poisson, had 0\.5 and 29 other invalid values"),
         (Logistic(), np.arange(30) % 3, r"y must have labels of 2 classes for Logistic, had 3 classes: \[0, 1, 2\]"),
         (
             Logistic(),
             np.arange(30) % 3 - 1,
             r"y must have labels of 2 classes for Logistic, had 3 classes: \[-1, 0, 1\]",
         ),
-        (Softmax(3), np.ones((30, 3)), "each row of y must be a label for Softmax, .*, had 30 others such as"),
+        (Softmax(3), np.ones((30, 3)), r"each row of y must be a label for Softmax, .*, had the row \[1\. 1\. 1\.\]"),
     ],
 )
 def test_that_what_cannot_be_observed_is_refused(likelihood, y, message):
     with pytest.raises(ValueError, match=message):
         fit_model(likelihood, y)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y", "wrong", "message"),
+    [
+        (Poisson(), np.round(np.exp(Y)), -1.0, "y must be counts, whole numbers of at least 0, for Poisson, had -1$"),
+        (Beta(), 1.0 / (1.0 + np.exp(-Y)), 1.0, "y must be greater than 0 and less than 1 for Beta, had 1$"),
+    ],
+)
+def test_that_what_cannot_be_observed_has_no_score(likelihood, y, wrong, message):
+    model = fit_model(likelihood, y, inducing=5)
+    changed = np.where(np.arange(30) == 3, wrong, y)
+    for method in (model.score, model.log_predictive_density, model.bound):
+        with pytest.raises(ValueError, match=message):
+            method(X, changed)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (1.0, r"y must be numbers of shape \(N, 1\) or \(N,\), had shape \(\)"),
+        (np.ones((30, 1, 1)), r"y must be numbers of shape .*, had shape \(30, 1, 1\)"),
+    ],
+)
+def test_that_observations_must_have_a_row_per_site(y, message):
+    with pytest.raises(ValueError, match=message):
+        fit_model(Poisson(), y)
+
+
+def test_that_numbers_of_classes_may_be_objects_but_not_complex():
+    numbers = np.digitize(Y, [0.4, 0.8])
+    objects = np.where(np.arange(30) % 3 == 0, None, numbers.astype(object))
+    with_gaps = fit_model(Ordinal(3), objects, inducing=5)
+    assert with_gaps.classes_.tolist() == [0, 1, 2]
+    same = fit_model(Ordinal(3), np.where(np.arange(30) % 3 == 0, np.nan, numbers), inducing=5)
+    np.testing.assert_array_equal(with_gaps.predict_proba(X), same.predict_proba(X))
+    for likelihood in (Ordinal(3), Softmax(3)):
+        with pytest.raises(ValueError, match="y must be labels, was an array of complex128"):
+            fit_model(likelihood, numbers + 0j)
 
 
 def test_that_labels_and_counts_may_be_missing():

@@ -274,16 +274,26 @@ class Kernel:
     # ---- what all kernels share ----
 
     def __add__(self, other: Kernel) -> Kernel:
-        return KINDS["sum"]((*_parts(self, "sum"), *_parts(other, "sum"))) if _is_kernel(other) else NotImplemented
+        _check_operand("added to", self, other)
+        return KINDS["sum"]((*_parts(self, "sum"), *_parts(other, "sum")))
+
+    def __radd__(self, other: Any) -> Kernel:
+        if type(other) is int and other == 0:  # the start of `sum(kernels)`
+            return self
+        _check_operand("added to", self, other)
+        return NotImplemented
 
     def __mul__(self, other: Kernel) -> Kernel:
-        if not _is_kernel(other):
-            return NotImplemented
+        _check_operand("multiplied by", self, other)
         return KINDS["product"]((*_parts(self, "product"), *_parts(other, "product")))
+
+    def __rmul__(self, other: Any) -> Kernel:
+        _check_operand("multiplied by", self, other)
+        return NotImplemented
 
     def on(self, *dimensions: int) -> Kernel:
         """Return the kernel as a function of some input dimensions (from 0), in this order."""
-        return KINDS["on dimensions"](self, dimensions)
+        return KINDS["on dimensions"](self, tuple(int(d) if isinstance(d, np.integer) else d for d in dimensions))
 
     def on_backend(self, backend: Backend) -> Self:
         """Return the kernel with its numbers and arrays on another array library and device.
@@ -412,8 +422,16 @@ def stack_or_empty(values: Sequence[Array], like: Array) -> Array:
     return array_namespace(like).stack(list(values)) if values else like[:0]
 
 
-def _is_kernel(value: object) -> bool:
-    return isinstance(value, Kernel)
+def _check_operand(operation: str, kernel: Kernel, other: Any) -> None:
+    """Raise `TypeError` unless the other operand is a kernel."""
+    if isinstance(other, Kernel):
+        return
+    hint = ""
+    if isinstance(other, type) and issubclass(other, Kernel):
+        hint = f": write {other.__name__}(...)"
+    elif isinstance(other, int | float):
+        hint = f": use Constant({other}), or set the variance of the kernel"
+    raise TypeError(f"a kernel can only be {operation} a kernel; {kernel} was {operation} {other!r}{hint}")
 
 
 def _parts(kernel: Kernel, kind: str) -> tuple[Kernel, ...]:

@@ -37,8 +37,12 @@ class Coregionalised(Kernel):
 
     def __post_init__(self) -> None:
         weights = self.weights
-        if isinstance(weights, list | tuple):
-            weights = np.asarray(weights, dtype=np.float64)
+        if isinstance(weights, list | tuple) or getattr(getattr(weights, "dtype", None), "kind", "f") in "USO":
+            try:
+                weights = np.asarray(weights, dtype=np.float64)
+            except (TypeError, ValueError):
+                weights = np.asarray(np.nan)
+            weights = weights if np.isfinite(weights).all() else np.asarray(np.nan)
         if getattr(weights, "ndim", 0) != 2 or 0 in weights.shape:
             raise ValueError(f"weights must be numbers of shape (outputs, shared processes), was {self.weights!r}")
         own = as_positive("own", self.own, vector=True)
