@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,14 +17,15 @@ from .files import find_file, read_setting
 Point = tuple[float, float]
 
 _NAMES, _EASTINGS, _NORTHINGS = ("parnme", "name", "parameter"), ("x", "easting"), ("y", "northing")
+_NAMED_POINT = re.compile(r"(?:^|_)x:([^_]+)_y:([^_]+)(?:_|$)")
 _SHORTEST = 3  # words before the value of a pilot point: name, x, y, often a zone
 
 
 def find_coordinates(case: Control, folder: Path) -> dict[str, Point]:
     """Return the coordinates of those parameters that have some, by name in lower case.
 
-    They come from the columns ``x`` and ``y`` of an external table of parameters, or from a template of a file of pilot
-    points, whose lines are a name, x, y, usually a zone, and the value.
+    They come from the columns ``x`` and ``y`` of an external table of parameters, from a template of a file of pilot
+    points, whose lines are a name, x, y, usually a zone, and the value, or from names that pyEMU writes.
 
     Parameters
     ----------
@@ -38,7 +40,7 @@ def find_coordinates(case: Control, folder: Path) -> dict[str, Point]:
         if text[:3].lower() == "ptf":
             found |= _points_of_template(text)
     for name, parameter in case.parameters.items():
-        point = _point_of_row(parameter.columns)
+        point = _point_of_row(parameter.columns) or _point_of_name(name)
         if point is not None:
             found[name] = point
     return found
@@ -92,6 +94,12 @@ def _points_of_template(text: str) -> dict[str, Point]:
 def _point_of_row(row: Mapping[str, str]) -> Point | None:
     words = [next((row[key] for key in keys if key in row), "") for keys in (_EASTINGS, _NORTHINGS)]
     return _numbers(words)
+
+
+def _point_of_name(name: str) -> Point | None:
+    """Return the point in a name of pyEMU, such as ``pname:k_inst:0_ptype:gr_pstyle:m_i:0_j:1_x:150.00_y:550.00``."""
+    found = _NAMED_POINT.search(name)
+    return None if found is None else _numbers([found[1], found[2]])
 
 
 def _numbers(words: list[str]) -> Point | None:

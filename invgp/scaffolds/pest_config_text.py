@@ -17,7 +17,7 @@ from invgp.scaffolds.pest_priors import ParameterPrior
 
 OBSERVATION = "observation"
 LARGE_COPY = 50 * 2**20  # bytes that each run copies, above which there is a remark
-WIDEST = math.log(1e4)  # standard deviation of the logarithm of a parameter above which there is a remark
+WIDEST = math.log(1e3) / 4.0  # standard deviation of the logarithm of a parameter from which on there is a remark
 
 
 @dataclass(frozen=True)
@@ -155,8 +155,10 @@ def _latent_lines(group: Group, known: Mapping[str, ParameterPrior]) -> Iterator
         yield 'domain = "scalar"'
         if len(priors) > 1:
             yield f"dimension = {_toml(f'{group.name}_name')}"
-    if any(prior.log and prior.spread > WIDEST for prior in priors):
-        yield "# The bounds span many orders of magnitude: narrow the prior if you know more."
+    spread = max((prior.spread for prior in priors if prior.log), default=0.0)
+    if spread >= WIDEST:
+        decades = f"{4.0 * spread / math.log(10.0):.0f} orders of magnitude"
+        yield f"# The prior spans {decades}: a narrower one needs fewer runs. Narrow it if you know more."
     yield f"mean = {_numbers([prior.mean for prior in priors])}"
     yield f"std = {_numbers([prior.std for prior in priors])}"
     if group.log:

@@ -70,7 +70,34 @@ def count(files):
             print(f"{file}\terror: {type(error).__name__}: {' '.join(str(error).split())[:120]}")
 
 
+def write_pstfrom(folder):
+    """A case of `PstFrom`, the interface that builds cases from the files of a model: pilot points, grid, constants."""
+    original, case = Path(folder) / "original", Path(folder) / "pstfrom"
+    original.mkdir(parents=True)
+    (original / "k.dat").write_text("\n".join(" ".join(["5.0"] * 10) for _ in range(6)) + "\n")
+    (original / "rch.dat").write_text("0.001\n")
+    (original / "heads.csv").write_text("time,w1,w2\n1.0,20.1,20.2\n2.0,20.3,20.4\n")
+    os.chdir(folder)
+    variogram = pyemu.geostats.ExpVario(contribution=1.0, a=300)
+    settings = {"geostruct": pyemu.geostats.GeoStruct(variograms=variogram), "upper_bound": 10, "lower_bound": 0.1}
+    grid = pyemu.helpers.SpatialReference(delr=[100] * 10, delc=[100] * 6)
+    made = pyemu.utils.PstFrom(original.name, case.name, remove_existing=True, longnames=True, spatial_reference=grid)
+    points = {"pp_space": 3, "try_use_ppu": False}
+    made.add_parameters(
+        "k.dat", par_type="pilotpoints", par_name_base="hkpp", pargp="pp", pp_options=points, **settings
+    )
+    made.add_parameters("k.dat", par_type="grid", par_name_base="hkgr", pargp="gr", **settings)
+    made.add_parameters(
+        "rch.dat", par_type="constant", par_name_base="rch", pargp="rch", upper_bound=2, lower_bound=0.5
+    )
+    made.add_observations("heads.csv", insfile="heads.csv.ins", index_cols="time", use_cols=["w1", "w2"], prefix="hds")
+    made.mod_sys_cmds.append("python model.py")
+    made.build_pst("case.pst", version=2)
+    shutil.rmtree(original)
+
+
 def write(folder):
+    write_pstfrom(folder)
     for size in (1, 7, 60):
         for version in (1, 2):
             case = Path(folder) / f"case_{size}_{version}"

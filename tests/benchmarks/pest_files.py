@@ -1,6 +1,6 @@
 """PEST files as invgp and pyEMU read them, counted and compared.
 
-python tests/benchmarks/pest_files.py [FOLDER ...] [--packages pyemu flopy ...]
+python tests/benchmarks/pest_files.py [FOLDER ...] [--packages pyemu flopy ...] [--record]
 
 All .pst, .tpl and .ins files below the folders and in the source packages are read. pyEMU, in an environment of its
 own, reads the same files. It also writes cases of both styles first (`written by pyEMU`), so that there is something to
@@ -12,6 +12,8 @@ side refuses are listed with the reason.
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -27,7 +29,13 @@ from invgp.adapters.pest.files import read_setting
 from invgp.adapters.pest.instructions import InstructionError, Instructions
 
 SIDE = Path(__file__).resolve().parent / "_pyemu_side.py"
-PACKAGES = ("pyemu", "flopy", "pypestutils", "modflow-setup", "sfrmaker", "pygsflow", "spotpy", "pastas")
+RECORD = Path(__file__).with_name("pest_files.json")
+PACKAGES = tuple(
+    """
+    pyemu flopy pypestutils modflow-setup sfrmaker pygsflow spotpy pastas nlmod imod xugrid hydromt hydromt-wflow
+    mf6rtm modflowapi phydrus pyswmm swmm-api pyswat swatpy toughio pytough mikeio
+    """.split()  # noqa: SIM905 - a long list of words
+)
 SUFFIXES = (".pst", ".tpl", ".ins")
 AT_ONCE = 200  # files on a command line
 LONGEST = 300  # s, for a download: pip builds the metadata of a source package
@@ -63,7 +71,7 @@ def read_by_pyemu(python: Path, files: list[Path]) -> dict[Path, str]:
 def unpack(python: Path, package: str, folder: Path) -> bool:
     """Download the source of a package, or else its wheel, and unpack it; return whether there is one."""
     folder.mkdir()
-    for options in (["--no-binary", ":all:"], []):
+    for options in (["--no-binary", package], []):
         command = [python, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, *options, package]
         try:
             done = subprocess.run(command, capture_output=True, check=False, timeout=LONGEST)
@@ -106,11 +114,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", type=Path, help="with PEST files")
     parser.add_argument("--packages", nargs="*", default=list(PACKAGES), help="whose sources are downloaded")
+    parser.add_argument("--record", action="store_true", help=f"write {RECORD.name}")
     options = parser.parse_args()
     python = environment(cache_folder("pyemu"), [["pyemu"]], ["pyemu"], "pyEMU")
     kinds = ("files", "same", "different", "only invgp reads", "only pyEMU reads", "both refuse")
     print(f"| source | {' | '.join(kinds)} |\n| --- | {' | '.join('---:' for _ in kinds)} |", flush=True)
     differences: list[str] = []
+    missing: list[str] = []
+    found: dict[str, dict[str, int]] = {}
     total: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as directory:
         written = Path(directory) / "written"
@@ -120,13 +131,20 @@ def main() -> None:
             folder = folders.get(name, Path(directory) / name)
             if name in options.packages and not unpack(python, name, folder):
                 print(f"| {name} | not downloaded {'| ' * len(kinds)}|", flush=True)
+                missing.append(name)
                 continue
             counts, lines = compare(python, name, folder)
+            found[name] = {kind: counts[kind] for kind in kinds}
             total.update(counts)
             print(f"| {name} | {' | '.join(str(counts[kind]) for kind in kinds)} |", flush=True)
             differences += lines
+            if name in options.packages:
+                shutil.rmtree(folder)
     print(f"| all | {' | '.join(str(total[kind]) for kind in kinds)} |")
     print("", *differences, sep="\n")
+    if options.record:
+        content = {"sources": found, "not downloaded": missing, "differences": differences}
+        RECORD.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -106,6 +106,15 @@ def test_that_priors_data_and_noise_are_those_of_the_control_file(tmp_path: Path
     assert config["forward"]["files"] == ["mesh.dat"]
 
 
+@pytest.mark.parametrize(("lower", "spans"), [("0.02", "4 orders"), ("0.2", "3 orders"), ("1.0", "")])
+def test_that_a_wide_prior_is_marked(lower: str, spans: str, tmp_path: Path) -> None:
+    text = OLDER.replace("0.02 200.0", f"{lower} 200.0").replace("0.03 300.0", "3.0 300.0")
+    text = text.partition("* prior information")[0]
+    config = project_from_pest(write_older(tmp_path, text), tmp_path).contents["survey.toml"].decode()
+    assert ("# The prior spans" in config) == bool(spans)
+    assert spans in config
+
+
 @pytest.mark.parametrize("place", [".", "inversion", "projects/inversion"])
 def test_that_runs_get_all_files_of_the_model_and_none_of_pest_or_of_the_project(place: str, tmp_path: Path) -> None:
     control = write_older(tmp_path / "case")
@@ -222,6 +231,26 @@ def test_that_coordinates_may_come_from_a_table(tmp_path: Path) -> None:
     assert config["latents"]["hk"]["kernel"]["length_scale"] == 30.0
     with pytest.raises(ConfigError, match=r"--coordinates: .* must have the columns name, x and y"):
         project_from_pest(control, tmp_path, tmp_path / "mesh.dat")
+
+
+def test_that_coordinates_in_names_of_pyemu_are_read(tmp_path: Path) -> None:
+    names = {"k1": "k_x:0.00_y:-5.50", "k2": "k_x:10.00_y:-5.50", "r": "k_x:1e1_y:4.50_zone:1"}
+    text = OLDER.partition("* prior information")[0].replace(" 3.0 0.03 300.0 hk", " 2.0 0.02 200.0 hk")
+    text = text.replace(" r  none factor 1.0 -3.0 5.0 rch", " r  log factor 2.0 0.02 200.0 hk")
+    control = write_older(tmp_path, text)
+    for file in (control, tmp_path / "in.tpl"):
+        renamed = file.read_text()
+        for old, new in names.items():
+            renamed = re.sub(rf"(?<=[ ~]){old} ", f"{new} ", renamed)
+        file.write_text(renamed)
+    project = project_from_pest(control, tmp_path)
+    assert project.contents["case_points.csv"].decode().splitlines() == [
+        "x,y,hk",
+        *(
+            f"{x},{y},{name}"
+            for (x, y), name in zip([(0.0, -5.5), (10.0, -5.5), (10.0, 4.5)], names.values(), strict=True)
+        ),
+    ]
 
 
 CORRELATED = """pcf
