@@ -31,7 +31,7 @@ from invgp.answers.emulated_problem import (
 )
 from invgp.core.backend import to_numpy
 from invgp.emulation.run_schedule import runs_in_a_step
-from invgp.inference.emulated_draws import CHOICE
+from invgp.inference.emulated_draws import CHOICE, draw_if_gaussian
 from invgp.inference.emulated_posterior import SamplingOptions
 from invgp.inference.importance_draws import smooth_weights
 from invgp.inference.optimisation import ENDED
@@ -144,13 +144,16 @@ def revise_posterior(posterior: xr.Dataset, base: EmulatedProblem, problem: Prob
     moved = None if earlier is None else move_draws(earlier, base, new)
     samples, k_hat = (None, math.nan) if moved is None else _reweight(moved, new, posterior, seed)
     explained = new.state.result.converged and not unexplained_sites(new.model, new.state).any()
+    several = "draw_mode" in posterior and bool((posterior["draw_mode"] > 1).any())
+    if samples is None and _is_uncovered(base, new, near, comparable=same_sites):
+        return _finish(new, new.state, k_hat, near, learnt)
+    if samples is None and explained and not several:
+        drawn, reliable = draw_if_gaussian(new.posterior, new.gaussian, np.random.default_rng(seed), SAMPLING)
+        samples = drawn if reliable else None
     if samples is not None:
         target = SampledTarget(new.gaussian, new.emulator, explained, several_modes=False)
         return _finish(new, replace(new.state, samples=samples, target=target), k_hat, near, learnt)
-    if _is_uncovered(base, new, near, comparable=same_sites):
-        return _finish(new, new.state, k_hat, near, learnt)
     # The inversion has searched for modes. In a small problem the search is cheap, and repeated.
-    several = "draw_mode" in posterior and bool((posterior["draw_mode"] > 1).any())
     small = problem.survey.size * problem.latent_count <= CHOICE.searched
     options = SAMPLING if several or small else replace(SAMPLING, most_tempered=0)
     search = replace(sampled_search(new.model), options=options)

@@ -99,11 +99,9 @@ def draw_on_emulator(
         return draw_by_tempering(posterior, gaussian.sites, rng, options, report)
     k_hat = np.nan
     if target.explained:
-        samples, effective = draw_by_importance(posterior, gaussian, rng, options)
+        samples, reliable = draw_if_gaussian(posterior, gaussian, rng, options)
         k_hat = samples.k_hat
-        reliable = k_hat <= options.largest_k_hat and effective >= options.fewest_effective
-        # Weights with a heavy tail do not show how much wider the posterior is than the Gaussian.
-        if reliable and _distance(samples, gaussian) <= CHOICE.weighted_error + CHOICE.by_chance * effective**-0.5:
+        if reliable:
             return samples, None
     samples = draw_by_hamiltonian(posterior, gaussian, rng, options, report)
     if samples.r_hat.max() > options.largest_r_hat and can_temper:
@@ -115,6 +113,18 @@ def draw_on_emulator(
     samples = replace(samples, k_hat=k_hat)
     near = target.explained and _distance(samples, gaussian) <= CHOICE.gaussian_error
     return samples, None if near else _draw_wider(posterior, gaussian, rng)
+
+
+def draw_if_gaussian(
+    posterior: EmulatedPosterior, gaussian: GaussianPosterior, rng: np.random.Generator, options: SamplingOptions
+) -> tuple[Samples, bool]:
+    """Draw by importance sampling; also return whether the posterior is so close to the Gaussian that this is right."""
+    samples, effective = draw_by_importance(posterior, gaussian, rng, options)
+    if samples.k_hat > options.largest_k_hat or effective < options.fewest_effective:
+        return samples, False
+    # Weights with a heavy tail do not show how much wider the posterior is than the Gaussian.
+    limit = CHOICE.weighted_error + CHOICE.by_chance * effective**-0.5
+    return samples, _distance(samples, gaussian) <= limit
 
 
 def _distance(samples: Samples, gaussian: GaussianPosterior) -> float:
