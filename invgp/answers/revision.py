@@ -62,7 +62,7 @@ class Revision:
     ----------
     posterior : Dataset
     k_hat : float
-        Pareto k of the weights of moved draws; NaN if none were moved.
+        Pareto k of the weights of moved draws, or of those of the Gaussian approximation; NaN if there are no weights.
     doubtful : int
         Sites at which the runs do not cover the revised posterior.
     runs_needed : int
@@ -149,7 +149,7 @@ def revise_posterior(posterior: xr.Dataset, base: EmulatedProblem, problem: Prob
         return _finish(new, new.state, k_hat, near, learnt)
     if samples is None and explained and not several:
         drawn, reliable = draw_if_gaussian(new.posterior, new.gaussian, np.random.default_rng(seed), SAMPLING)
-        samples = drawn if reliable else None
+        samples, k_hat = (drawn, drawn.k_hat) if reliable else (None, k_hat)
     if samples is not None:
         target = SampledTarget(new.gaussian, new.emulator, explained, several_modes=False)
         return _finish(new, replace(new.state, samples=samples, target=target), k_hat, near, learnt)
