@@ -36,7 +36,8 @@ class CallableModel:
 
     A vectorised function takes a batch: an array of shape (B,) for an input without labels, and (B, size) for one with
     labels. It returns an array of shape (B, size) for each output, or (B,) for an output of a single number. If it
-    raises an exception, it is called again row by row, so that only the rows that cause it fail. Another function takes
+    raises an exception, it is called again row by row, so that only the rows that cause it fail; if it does not return
+    an array for a row, it is not vectorised, and all rows fail. Another function takes
     one row: a float, or an array of shape (size,), for each input. It returns a float, or an array of shape (size,),
     for each output. With several outputs, the function returns a tuple in their order, or a dict by name.
 
@@ -148,6 +149,12 @@ class CallableModel:
             return Evaluations(nothing, (Status.UNREADABLE,) * len(values), messages)
         except (Exception, SystemExit) as error:
             result = self._evaluate_rows(values, context)
+            if Status.UNREADABLE in result.status:  # the other rows are right by chance: it does not take a batch
+                found = result.messages[result.status.index(Status.UNREADABLE)].partition(": ")[2]
+                raised = f"the function raised {type(error).__name__}: {error} for a batch of {len(values)} rows"
+                messages = tuple(f"run {label}: {raised}, and {found}" for label in context.labels)
+                nothing = np.full((len(values), output_size(self)), np.nan)
+                return Evaluations(nothing, (Status.UNREADABLE,) * len(values), messages)
             if Status.RAISED not in result.status:
                 _log.warning(
                     "%s raised %s: %s for a batch, but not for its rows one by one; is it vectorised?",

@@ -25,6 +25,7 @@ from invgp.operating_system import remove_if_empty
 
 if TYPE_CHECKING:
     from invgp.adapters.protocol import Evaluations, Quantity, RunContext
+    from invgp.execution.run_outcomes import FailedRuns
     from invgp.inference.pilot import Cost, Pilot
     from invgp.problem import Column, Floats, Observation, Part, Problem
 
@@ -35,6 +36,7 @@ MOST_NUMBERS = 12  # numbers printed per quantity
 LONGEST_WAIT = 5.0  # s: the misfit at every site is computed if it takes less
 LONGEST_COMPILATION = 60.0  # s: a Python function whose first call took less is called again, without compilation
 LONGEST_PILOT, LONGEST_UNRECORDED = 10.0, 1.0  # s: a shorter pilot is made by itself, with and without a ledger
+MOST_TRIED, FEWEST_TRIED = 20, 3  # runs at draws from the prior without a pilot, if they take less than LONGEST_WAIT
 LONG_PILOT = 2.0  # s: a longer pilot measures the pace better than a single run
 
 
@@ -91,7 +93,11 @@ def command(config: Path, data: Path | None, without: tuple[str, ...], workers: 
         stop_at_conflict(problem, modelled)
         coarse = try_coarse_models(problem, directory)
         rows, outcome, seconds = trials[0].rows, trials[0].outcome, trials[0].seconds
-        first = make_pilot(problem, pilot, max(trial.pace for trial in trials), workers, directory)
+        pace = max(trial.pace for trial in trials)
+        check_batches(problem, directory)
+        first = make_pilot(problem, pilot, pace, workers, directory)
+        tried = try_prior_draws(problem, pace, directory) if first is None else first.failed_runs
+        report_failures(problem, tried)
     cost = print_cost(problem, trials, workers, first)
     if coarse:
         print_coarse_cost(cost, coarse, workers)
@@ -111,6 +117,8 @@ def command(config: Path, data: Path | None, without: tuple[str, ...], workers: 
             ],
             "seconds_a_run": seconds,
             "runs": cost.runs,
+            "tried_runs": 0 if tried is None else tried.runs,
+            "failed_runs": 0 if tried is None else tried.failed,
             "pilot_runs": 0 if first is None else first.runs,
             "max_runs": cost.most,
             "coarse_runs": cost.coarse_runs,
@@ -143,6 +151,37 @@ def make_pilot(problem: Problem, wanted: bool | None, pace: float, workers: int,
     if not wanted or not size:
         return None
     return run_pilot(problem, size, directory=directory, workers=workers, ledger=ledger)
+
+
+def check_batches(problem: Problem, directory: Path) -> None:
+    """Raise `RunsFailedError` if a vectorised function mixes the rows of a batch."""
+    from invgp.validation.prior_trial import find_batch_fault  # noqa: PLC0415 - it waits for SciPy
+
+    for part in problem.parts:
+        if not part.direct and (fault := find_batch_fault(part, problem, directory)):
+            raise RunsFailedError(fault)
+
+
+def try_prior_draws(problem: Problem, pace: float, directory: Path) -> FailedRuns | None:
+    """Run the simulators at draws from the prior, if they are fast enough; None otherwise."""
+    from invgp.validation.prior_trial import try_prior  # noqa: PLC0415 - it waits for SciPy
+
+    runs = int(min(MOST_TRIED, LONGEST_WAIT / max(pace, 1e-9)))
+    return try_prior(problem, runs, directory) if runs >= FEWEST_TRIED else None
+
+
+def report_failures(problem: Problem, tried: FailedRuns | None) -> None:
+    """Print how many of the first runs failed, and why; stop if all did."""
+    if tried is None:
+        print_line("\nNo runs at draws from the prior were made, because they would take long: some may fail.")
+        return
+    if not tried.failed:
+        print_line(f"\nNone of {count_noun(tried.runs, 'run')} at draws from the prior failed.")
+        return
+    text = tried.describe("at draws from the prior", problem.inference.max_failed_share)
+    if tried.failed == tried.runs:
+        raise RunsFailedError(text)
+    print_warning(text)
 
 
 def check_device(device: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,7 +114,7 @@ def command(
         end_page(f"Finished: {posterior.attrs['invgp_status']}. The result is in {output}.")
     output.with_suffix(".interrupted.nc").unlink(missing_ok=True)  # of an earlier call
     seconds = time.perf_counter() - started
-    print_result(posterior, output, seconds)
+    print_result(posterior, output, seconds, tally.messages)
     print_json(as_dictionary(posterior, output, ledger) | {"seconds": seconds})
 
 
@@ -166,8 +166,8 @@ def write_interrupted(interruption: InterruptedInversion, tally: ProgressState, 
     return f"after {count_noun(tally.done, 'run')}; the best posterior so far was kept in {path}"
 
 
-def print_result(posterior: xr.Dataset, output: Path, seconds: float) -> None:
-    """Print the result on one line, warnings, notes, and the directory of failed runs."""
+def print_result(posterior: xr.Dataset, output: Path, seconds: float, messages: Sequence[str] = ()) -> None:
+    """Print the result on one line, warnings, notes, and why and where runs failed."""
     from invgp.posterior.contents import summarise_sources  # noqa: PLC0415 - help does not wait for xarray
 
     runs, failed = posterior.attrs["invgp_runs"], posterior.attrs["invgp_runs_failed"]
@@ -187,6 +187,9 @@ def print_result(posterior: xr.Dataset, output: Path, seconds: float) -> None:
     for sentence in notes(posterior):
         print_note(f"note: {sentence}")
     directory = output.with_suffix(".runs")
+    if failed:
+        example = f"; for example: {messages[-1]}" if messages else ""
+        print_note(f"{failed / runs:.0%} of the runs failed: {posterior.attrs['invgp_failure_causes']}{example}")
     if failed and directory.exists():
         print_line(f"{directory}: the directories of failed runs")
 
@@ -205,6 +208,7 @@ def as_dictionary(posterior: xr.Dataset, output: Path, ledger: Path | None) -> d
         "runs": attributes["invgp_runs"],
         "runs_from_ledger": attributes["invgp_runs_from_ledger"],
         "runs_failed": attributes["invgp_runs_failed"],
+        "failure_causes": attributes.get("invgp_failure_causes", ""),
         "coarse_runs": attributes.get("invgp_coarse_runs", 0),
         "coarse_runs_failed": attributes.get("invgp_coarse_runs_failed", 0),
         "sources": [source._asdict() for source in summarise_sources(posterior)],

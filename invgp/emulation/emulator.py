@@ -18,6 +18,7 @@ from invgp.emulation.error_estimate import weighted_mean, weights_of_runs
 from invgp.emulation.neighbours import Neighbours
 from invgp.emulation.polynomial import PullBack
 from invgp.emulation.residual_process import PolynomialAndProcess
+from invgp.emulation.success_model import SuccessModel
 from invgp.emulation.training_runs import Integers, Runs
 from invgp.problem import Floats
 
@@ -81,6 +82,8 @@ class Emulator:
     discrepancy : array, shape (Q, P), or None
         What the latents add to the outputs of the simulator, as `Problem.discrepancy_map`. It is no part of the
         regression.
+    success : SuccessModel or None
+        Probability that a run succeeds; None if it does not depend on the inputs.
     """
 
     surface: Surface
@@ -94,6 +97,7 @@ class Emulator:
     neighbours: Neighbours
     solver_noise: Floats | float = 0.0
     discrepancy: Floats | None = None
+    success: SuccessModel | None = None
 
     @property
     def held_out_error(self) -> Floats:
@@ -210,6 +214,32 @@ class Emulator:
             return xp.reshape(gradient, latents.shape)
 
         return xp.reshape(outputs, (samples, batch, -1)), pull_back
+
+    def log_success(self, latents: Array, sites: Integers) -> tuple[Array, PullBack] | None:
+        """Compute the log probability that a run succeeds; None if it does not depend on the latents.
+
+        Parameters
+        ----------
+        latents : Array, shape (S, B, Q), on the scale of the Gaussian processes
+        sites : array of int, shape (B,)
+
+        Returns
+        -------
+        value : Array, shape (S, B)
+        pull_back : callable
+            Cotangents (S, B) -> gradient (S, B, Q) with respect to the latents.
+        """
+        if self.success is None:
+            return None
+        xp, (samples, batch, processes) = array_namespace(latents), latents.shape
+        rows = xp.reshape(latents, (samples * batch, processes))
+        value, pull = self.success.log_probability(self.inputs.rows_of(rows, np.tile(sites, samples)))
+
+        def pull_back(cotangents: Array) -> Array:
+            gradient = pull(xp.reshape(cotangents, (samples * batch,)))
+            return xp.reshape(self.inputs.pull_back(gradient, processes), latents.shape)
+
+        return xp.reshape(value, (samples, batch)), pull_back
 
     def with_solver_noise(self, noise: Floats) -> Emulator:
         """Return the same emulator with another estimate (P,) of the numerical noise of the simulator."""

@@ -18,6 +18,7 @@ from invgp.emulation.local_polynomials import fit_local
 from invgp.emulation.neighbours import Neighbours
 from invgp.emulation.polynomial import Polynomial, fit_polynomial
 from invgp.emulation.residual_process import ROUGH, SMOOTH, add_process
+from invgp.emulation.success_model import fit_success
 from invgp.emulation.training_runs import Integers, Runs
 from invgp.problem import Floats, Problem
 
@@ -100,6 +101,7 @@ def fit_emulator(
         error=trial.test_error(best),
         neighbours=trial.neighbours,
         discrepancy=discrepancy,
+        success=fit_success(trial.x, runs.has_output),
     )
 
 

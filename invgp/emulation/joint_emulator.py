@@ -50,6 +50,9 @@ class Surrogate(Protocol):
     def linearise(self, latents: Array, sites: Integers) -> tuple[Array, PullBack]:
         """Predict outputs, and return the function that multiplies cotangents by the derivatives."""
 
+    def log_success(self, latents: Array, sites: Integers) -> tuple[Array, PullBack] | None:
+        """Compute the log probability of success and its derivatives; None if it does not depend on the latents."""
+
     def output_error(self, sites: Integers) -> tuple[Floats, Floats]:
         """Estimate the smooth and the rough error (B, P) at sites (B,), in noise standard deviations."""
 
@@ -190,6 +193,32 @@ class JointEmulator:
                     axis=2,
                 )
                 gradient = gradient + rows.T @ pull(own)
+            return gradient
+
+        return total, pull_back
+
+    def log_success(self, latents: Array, sites: Integers) -> tuple[Array, PullBack] | None:
+        """Compute the log probability (S, B) that the runs of a site succeed; None if it does not depend on them."""
+        xp, backend, pieces = array_namespace(latents), backend_of(latents), []
+        total: Array = 0.0
+        for part, model in zip(self.parts, self.models, strict=True):
+            positions, own = part.locate(sites)
+            if not isinstance(model, Emulator) or not len(positions):
+                continue
+            index = xp.asarray(positions.astype(np.int32), device=backend.device)
+            found = model.log_success(xp.take(latents, index, axis=1), own)
+            if found is None:
+                continue
+            rows = backend.asarray(np.eye(len(sites))[positions])  # (b, B)
+            total = total + found[0] @ rows
+            pieces.append((index, rows, found[1]))
+        if not pieces:
+            return None
+
+        def pull_back(cotangents: Array) -> Array:
+            gradient: Array = 0.0
+            for index, rows, pull in pieces:
+                gradient = gradient + rows.T @ pull(xp.take(cotangents, index, axis=1))
             return gradient
 
         return total, pull_back

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from invgp.formatting import count_noun
 from invgp.problem import Floats, Problem
 
 MOST_RUNS = 200_000  # the latest ones, which were made where the posterior has its mass
@@ -114,6 +115,48 @@ def _latent_names(problem: Problem) -> list[str]:
         for latent in problem.latents
         for label in (latent.labels or (None,))
     ]
+
+
+class FailedRuns(NamedTuple):
+    """The failed runs of a simulator, for users.
+
+    Attributes
+    ----------
+    runs, failed : int
+        Number of runs, and of those that failed.
+    causes : str
+        Number of failed runs by cause.
+    messages : tuple of str
+        Messages of the first ones, which name their directory.
+    """
+
+    runs: int = 0
+    failed: int = 0
+    causes: str = ""
+    messages: tuple[str, ...] = ()
+
+    def describe(self, runs: str, largest_share: float) -> str:
+        """Describe them, and compare their share with `inference.max_failed_share`.
+
+        Parameters
+        ----------
+        runs : str
+            Which runs these are, such as ``"at draws from the prior"``.
+        largest_share : float
+            `inference.max_failed_share`.
+
+        Returns
+        -------
+        str
+            A sentence about number and causes, and a line with the first message.
+        """
+        share = self.failed / self.runs
+        compared = "more" if share > largest_share else "not more"
+        opening = (
+            f"{self.failed:,} of {count_noun(self.runs, 'run')} {runs} failed: {share:.0%}, {compared} than "
+            f"inference.max_failed_share = {largest_share:g}; causes: {self.causes}"
+        )
+        return "\n  ".join([opening, *self.messages[:1]])
 
 
 TOO_FEW = 1e-3  # probability that an output of any site is available in too few runs, if it is missing at random

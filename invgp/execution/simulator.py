@@ -16,7 +16,7 @@ from invgp.adapters.protocol import Evaluations, RunContext, Status, cost_of_run
 from invgp.execution.evaluate import BatchStopped, Concurrency, evaluate
 from invgp.execution.pools import Loop, Pool
 from invgp.execution.run_directories import remove_run_directory
-from invgp.execution.run_outcomes import MissingOutputs, RunOutcomes
+from invgp.execution.run_outcomes import FailedRuns, MissingOutputs, RunOutcomes
 from invgp.ledger import Recorder
 from invgp.ledger.rows import without_removed_directory
 from invgp.problem import Floats, Part, Problem
@@ -24,6 +24,7 @@ from invgp.progress import Monitor, SilentMonitor
 
 MESSAGES_SHOWN = 3
 RUNS_TRIED = 20  # of a batch: if all of them fail, the rest is not run
+FIRST_TRIED = 5  # the same of the first batch: the simulator may not work at all
 DIRECTORIES_KEPT = 100  # of failed runs: enough to find a cause, too few to fill a disk
 
 
@@ -191,7 +192,9 @@ class Simulator:
         self.missing_outputs = MissingOutputs(np.isfinite(self.problem.survey.Y))
         self._is_direct = ~np.isin(np.arange(self.problem.survey.size), self.problem.simulated)
 
-    def run(self, f: Floats, label: str, sites: NDArray[np.intp] | None = None) -> Batch:
+    def run(
+        self, f: Floats, label: str, sites: NDArray[np.intp] | None = None, *, allowed: float | None = None
+    ) -> Batch:
         """Run a site model.
 
         Parameters
@@ -202,6 +205,9 @@ class Simulator:
             Purpose of the runs. The name of a run directory consists of it, the site and the sample.
         sites : array of int, shape (B,), optional
             Numbers of the sites; by default all N sites.
+        allowed : float, optional
+            Largest fraction of runs that may fail; by default `inference.max_failed_share`. With 1, a batch is only
+            ended if all of its first runs fail.
 
         Returns
         -------
@@ -210,7 +216,7 @@ class Simulator:
         Raises
         ------
         TooManyFailures
-            The fraction of failed runs is larger than `inference.max_failed_share`. The runs are counted.
+            The fraction of failed runs is larger than this. The runs are counted.
         """
         problem = self.problem
         numbers = np.arange(problem.survey.size) if sites is None else sites
@@ -224,14 +230,16 @@ class Simulator:
             positions, own = part.locate(numbers)
             if not len(positions):
                 continue
-            found = self._run_part(part, f[:, positions], label, own)
+            found = self._run_part(part, f[:, positions], label, own, allowed)
             outputs[np.ix_(np.arange(len(f)), positions, part.columns)], valid[:, positions] = found
         simulated = np.flatnonzero(~self._is_direct[numbers])
         self.outcomes.add(f[:, simulated], numbers[simulated], valid[:, simulated])
         self.missing_outputs.add(outputs, valid, numbers)
         return Batch(outputs, valid)
 
-    def _run_part(self, part: Part, f: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
+    def _run_part(
+        self, part: Part, f: Floats, label: str, sites: NDArray[np.intp], allowed: float | None = None
+    ) -> Batch:
         """Run the model of one source at latents (S, B, Q) of its sites (B,)."""
         problem, samples = part.problem, len(f)
         rows = problem.to_simulator(problem.to_physical(f), sites)
@@ -240,7 +248,7 @@ class Simulator:
         if part.direct:
             found = problem.forward.evaluate(rows, RunContext(runs, self.directory))
         else:
-            found = self._evaluate(part, rows, label, runs)
+            found = self._evaluate(part, rows, label, runs, allowed)
         outputs = problem.from_simulator(split_jacobian(problem.forward, found.outputs)[0], samples)
         if not part.direct:
             outputs = problem.add_discrepancy(outputs, f)
@@ -320,7 +328,9 @@ class Simulator:
         """The sources whose data need simulator runs."""
         return [part for part in self.problem.parts if not part.direct]
 
-    def _evaluate(self, part: Part, rows: Floats, label: str, runs: Sequence[str]) -> Evaluations:
+    def _evaluate(
+        self, part: Part, rows: Floats, label: str, runs: Sequence[str], allowed: float | None = None
+    ) -> Evaluations:
         """Run the rows (B, I) of a source for a purpose; `runs` are the last parts of their labels."""
         problem = part.problem
         cost = math.ceil(len(rows) * cost_of_run(problem.forward))
@@ -333,7 +343,8 @@ class Simulator:
             label = f"{label}-{self.purposes[label]}"
         labels = [f"{label}-{run}" for run in runs]
         self.monitor.start_batch(purpose, len(labels))
-        limit = _FailureLimit(len(labels), problem.inference.max_failed_share)
+        allowed = problem.inference.max_failed_share if allowed is None else allowed
+        limit = _FailureLimit(len(labels), allowed, RUNS_TRIED if self.runs else FIRST_TRIED)
         try:
             batch = evaluate(
                 problem.forward,
@@ -377,6 +388,12 @@ class Simulator:
         return sum(r.reused for r in (self.recorder, *self.source_recorders.values()) if r is not None)
 
     @property
+    def failed_runs(self) -> FailedRuns:
+        """The failed runs: their number, causes and first messages."""
+        causes = ", ".join(f"{cause} ({count:,})" for cause, count in self.causes.most_common())
+        return FailedRuns(self.runs, self.failed, causes, tuple(self.messages))
+
+    @property
     def failure_words(self) -> str:
         """The predicate of a sentence about runs that failed."""
         return "failed or lack outputs" if self.partial else "failed"
@@ -412,7 +429,7 @@ class Simulator:
         -------
         str
         """
-        causes = ", ".join(f"{cause} ({count})" for cause, count in self.causes.most_common())
+        causes = self.failed_runs.causes
         text = f"{opening}: {self.failed} of {self.runs} runs failed"
         if self.partial:
             text += f", and {self.partial} gave only some of their outputs"
@@ -470,6 +487,7 @@ class _FailureLimit:
 
     size: int
     allowed: float
+    tried: int
     parts: list[Evaluations] = field(default_factory=list)
     runs: int = 0
     failed: int = 0
@@ -478,7 +496,7 @@ class _FailureLimit:
         self.parts.append(part)
         self.runs += len(part.status)
         self.failed += int((~part.ok).sum())
-        all_failed = self.failed == self.runs >= min(RUNS_TRIED, self.size)
+        all_failed = self.failed == self.runs >= min(self.tried, self.size)
         # In a small batch the fraction varies by chance: two standard deviations are added.
         margin = 2.0 * math.sqrt(self.allowed * (1.0 - self.allowed) * self.size)
         if all_failed or self.failed > self.allowed * self.size + margin:

@@ -63,10 +63,13 @@ class RunCheck(NamedTuple):
     log_weights : array, shape (S, B)
         Logarithms of the ratio of the density of the data by the simulator to that by the emulator, whose error is part
         of the noise; 0 where a run failed or lacks an output.
+    failed : array of bool, shape (S, B)
+        Which runs failed.
     """
 
     errors: Floats
     log_weights: Floats
+    failed: NDArray[np.bool_]
 
 
 def verify_at(
@@ -82,9 +85,9 @@ def verify_at(
     if state.emulator is None:
         raise ValueError("there is no emulator yet")
     ratio = DensityRatio(model, state.emulator, state.posterior, sites)
-    batch = runner.evaluate(latents, label, sites)
+    batch = runner.sample(latents, label, sites)
     state = replace(state, runs=state.runs.append(latents, batch.outputs, batch.valid, sites, stage))
-    return state, RunCheck(run_errors(model, state, batch, latents, sites), ratio(latents, batch)[0])
+    return state, RunCheck(run_errors(model, state, batch, latents, sites), ratio(latents, batch)[0], ~batch.valid)
 
 
 class DensityRatio:
@@ -143,7 +146,7 @@ def run_unexplored(
         )
         return state.with_note(note), True
     sites = sites[few]
-    batch = runner.evaluate(latents[:, few], "unexplored-values", sites)
+    batch = runner.sample(latents[:, few], "unexplored-values", sites)
     # As old runs: the error of the emulator is that at draws, not where it was expected to be wrong.
     runs = state.runs.append(latents[:, few], batch.outputs, batch.valid, sites, int(state.runs.stage.min()))
     noise = np.where(np.isfinite(problem.survey.Y), problem.noise_std, np.inf)[sites]

@@ -1,5 +1,8 @@
 """The posterior of a site model with the emulator in the simulator's place, and the options of its samplers.
 
+If runs fail in a part of the prior, its density contains the probability that a run succeeds: the posterior is that of
+the values at which the simulator works.
+
 Three samplers are used, the cheapest that is right. Importance sampling (`importance_draws`) reweights draws from the
 Gaussian approximation; it is reliable if the Pareto k of the weights is small. Hamiltonian Monte Carlo
 (`hamiltonian_draws`) starts at draws from the Gaussian, and is right for any shape with one mode. Tempered sequential
@@ -140,7 +143,12 @@ class EmulatedPosterior:
     def _likelihood(self, latents: Array) -> tuple[Array, Callable[[], Array]]:
         outputs, pull_back = self.emulator.linearise(latents, self.sites)
         value, slopes = self.density(outputs)
-        return value, lambda: pull_back(slopes)
+        success = self.emulator.log_success(latents, self.sites)
+        if success is None:
+            return value, lambda: pull_back(slopes)
+        works, pull_back_success = success
+        ones = self.backend.namespace.ones_like(works)
+        return value + works, lambda: pull_back(slopes) + pull_back_success(ones)
 
     def select(self, numbers: NDArray[np.intp]) -> EmulatedPosterior:
         """Return the posterior of some of the sites, by their positions (B,), from their data alone."""

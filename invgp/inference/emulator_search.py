@@ -115,7 +115,7 @@ def _fit_for_step(
     widened = model.options.widened if step.number or problem.inference.posterior == "sampled" else 1.0
     succeeded, from_prior = [], runner.simulator.runs == 0
     for latents, sites in draw_for_runs(model, posterior, step.source_runs, widened):
-        batch = runner.evaluate(latents, f"emulator-step-{step.number + 1}", sites)
+        batch = runner.sample(latents, f"emulator-step-{step.number + 1}", sites)
         if from_prior:
             stop_at_prior_conflict(problem, batch.outputs, batch.valid, sites)
         runs = state.runs.append(latents, batch.outputs, batch.valid, sites, step.number)
@@ -183,7 +183,7 @@ def measure_solver_noise(
         latents, numbers = place_lines(mean[part.sites], factor[part.sites], rng)
         if not runner.simulator.can_afford(latents.shape[0] * len(numbers)):
             return state
-        batch = runner.evaluate(latents, "solver-noise", part.sites[numbers])
+        batch = runner.sample(latents, "solver-noise", part.sites[numbers])
         outputs = np.where(batch.valid[..., None], batch.outputs, np.nan)
         noise[part.columns] = estimate_solver_noise(outputs[..., part.columns])
     emulator = state.emulator.with_solver_noise(noise)
@@ -251,10 +251,10 @@ def _verify_at(
     """Verify the emulator at latents (S, B, Q) of sites (B,), if the budget has enough runs."""
     if not sites.size or not runner.simulator.can_afford(latents.shape[0] * len(sites)):
         return state
-    batch = runner.evaluate(latents, "verification", sites)
+    batch = runner.sample(latents, "verification", sites)
     verification = state.verification.copy()
     verification[sites] = site_errors(model, state, batch, latents, sites)
-    state = replace(state, verification=verification)
+    state = replace(state, verification=verification, failed_share=float(np.mean(~batch.valid)))
     unverified = np.isnan(verification[sites]) & np.isfinite(model.problem.survey.Y[sites]).any(axis=1)
     if not unverified.any():
         return state

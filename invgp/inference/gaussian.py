@@ -32,7 +32,7 @@ from invgp.inference.notes import LARGE_SOLVER_NOISE, undetermined_shape_notes
 from invgp.inference.partial_search import is_worth_a_part, search_on_part
 from invgp.inference.restart import restart_around, restart_where_unexplained
 from invgp.inference.runner import Runner
-from invgp.inference.search_state import SearchState
+from invgp.inference.search_state import SearchState, judge_failures
 from invgp.inference.shared_runs import RefinementOptions, judge_accuracy, verify_and_refine
 from invgp.inference.site_evaluation import evaluator, optimise
 from invgp.inference.site_model import SiteModel, StreamPurpose, fewest_runs, simulator_stages, start_of, uses_emulator
@@ -143,7 +143,7 @@ def search_emulated(model: SiteModel, runner: Runner, state: SearchState) -> Sea
     state = restart_where_unexplained(model, runner, state)
     state = check_shape(model, runner, state)
     state = _restart_where_doubtful(model, runner, state)
-    return check_whole_posterior(model, judge_accuracy(state))
+    return judge_failures(model.problem, check_whole_posterior(model, judge_accuracy(state)))
 
 
 def _use_simulator_where_needed(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:

@@ -298,6 +298,7 @@ def _to_dataset(found: tuple[Problem, Solution] | None, runner: Runner) -> xr.Da
     return to_dataset(*found).assign_attrs(
         invgp_runs_from_ledger=simulator.reused,
         invgp_runs_at_once=round(simulator.concurrency.average, 2),
+        **({"invgp_failure_causes": simulator.failed_runs.causes} if simulator.failed else {}),
         **_runs_by_source(simulator),
         **_coarse_attributes(runner.coarse),
     )

@@ -57,6 +57,10 @@ class PartialRunner(Runner):
         """Run the simulator at latents (S, B, Q) of sites (B,), by their numbers in the part."""
         return super().evaluate(latents, label, self.sites[sites])
 
+    def sample(self, latents: Floats, label: str, sites: Sites) -> Batch:
+        """Run the simulator at latents (S, B, Q) of sites (B,) of the part, for the emulator."""
+        return super().sample(latents, label, self.sites[sites])
+
 
 def is_worth_a_part(model: SiteModel) -> bool:
     """Return whether the survey is so large that the emulator is fitted at a part of its sites first."""

@@ -29,6 +29,7 @@ from invgp.emulation.run_schedule import (
 )
 from invgp.execution.pools import open_pool
 from invgp.execution.run_directories import make_run_directory
+from invgp.execution.run_outcomes import FailedRuns
 from invgp.execution.simulator import Batch, FieldBatch, Simulator
 from invgp.formatting import count_noun
 from invgp.inference.field_model import FieldModel
@@ -66,6 +67,8 @@ class Pilot(NamedTuple):
         Number of sites at which the error of the last of these emulators is above `inference.emulator_error`.
     few_runs : float
         Part of the posterior variance of a field model that is due to the small number of runs; NaN for a site model.
+    failed_runs : FailedRuns
+        The runs that failed.
     """
 
     runs: int
@@ -76,6 +79,7 @@ class Pilot(NamedTuple):
     inaccurate_sites: int = 0
     few_runs: float = math.nan
     coarse_runs: int = 0
+    failed_runs: FailedRuns = FailedRuns()
 
 
 class PilotEndedError(Exception):
@@ -113,10 +117,12 @@ class PilotSimulator(Simulator):
         super().__post_init__()
         self.known = Runs.empty(self.problem.latent_count, self.problem.noise_std.shape[1])
 
-    def run(self, f: Floats, label: str, sites: NDArray[np.intp] | None = None) -> Batch:
+    def run(
+        self, f: Floats, label: str, sites: NDArray[np.intp] | None = None, *, allowed: float | None = None
+    ) -> Batch:
         """Run a site model, and fit an emulator to all runs so far."""
         started = time.perf_counter()
-        batch = super().run(f, label, sites)
+        batch = super().run(f, label, sites, allowed=allowed)
         self.seconds += time.perf_counter() - started
         numbers = np.arange(self.problem.survey.size) if sites is None else sites
         self.known = self.known.append(f, batch.outputs, batch.valid, numbers, len(self.errors))
@@ -218,6 +224,7 @@ def run_pilot(
         simulator.inaccurate_sites,
         latest.info.few_runs if isinstance(latest, FieldSearchState) and latest.info is not None else math.nan,
         0 if runner.coarse is None else runner.coarse.runs,
+        simulator.failed_runs,
     )
 
 

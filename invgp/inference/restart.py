@@ -130,7 +130,7 @@ def use_simulator_at(
     errors = []
     for everywhere, drawn in draw_for_runs(model, start, counts, 1.0):
         latents, chosen = everywhere[:, sites[drawn]], drawn[sites[drawn]]
-        batch = runner.evaluate(latents, "second-start", chosen)
+        batch = runner.sample(latents, "second-start", chosen)
         errors.append(site_errors(model, state, batch, latents, chosen))
     if np.all(np.concatenate(errors) <= model.options.restart_error):
         return state
@@ -148,7 +148,7 @@ def _fit_there(
             continue
         chosen = model.streams.design.choice(own, min(count, len(own)), replace=False)
         latents = draw_at(model, start, chosen, max(count // len(chosen), 1))
-        batch = runner.evaluate(latents, "second-start", chosen)
+        batch = runner.sample(latents, "second-start", chosen)
         fitted = replace(fitted, runs=fitted.runs.append(latents, batch.outputs, batch.valid, chosen, stage))
     fitted = fit(model, fitted, start)
     return state if fitted.emulator is None else fitted

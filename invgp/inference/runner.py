@@ -23,6 +23,7 @@ class HasMoments(Protocol):
 
 StateT = TypeVar("StateT", bound=HasMoments)
 MOST_REJECTED = 5  # most consecutive steps that are rejected because too many runs failed
+MOST_FAILED = 0.5  # most failed runs, as a fraction, of the first runs that an emulator is fitted to
 
 
 class BudgetSpent(Exception):  # noqa: N818 - not an error
@@ -132,7 +133,7 @@ class Runner:
             raise BudgetSpent(runs)
 
     def evaluate(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
-        """Run the simulator at latent values (S, B, Q) of sites (B,).
+        """Run the simulator at latent values (S, B, Q) of sites (B,), for an evaluation of the bound.
 
         If too many runs fail, no output of the batch is valid.
 
@@ -143,10 +144,34 @@ class Runner:
         RunsFailedError
             Too many runs failed at the start, or in more than `MOST_REJECTED` consecutive batches.
         """
+        return self._evaluate(latents, label, sites, None)
+
+    def sample(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
+        """Run the simulator at latent values (S, B, Q) of sites (B,), to fit or to verify an emulator.
+
+        Runs may fail: the others are used. A simulator may not work in a part of the prior.
+
+        Raises
+        ------
+        BudgetSpent
+            The budget has too few runs left.
+        RunsFailedError
+            More than `MOST_FAILED` of the first runs failed, or all first runs of more than `MOST_REJECTED` consecutive
+            batches.
+        """
+        first = not self.trace
+        batch = self._evaluate(latents, label, sites, 1.0)
+        simulated = batch.valid[:, np.isin(sites, self.simulator.problem.simulated)]
+        most = max(MOST_FAILED, self.simulator.problem.inference.max_failed_share)
+        if first and simulated.size and 1.0 - simulated.mean() > most:
+            raise self.too_many_failures()
+        return batch
+
+    def _evaluate(self, latents: Floats, label: str, sites: NDArray[np.intp], allowed: float | None) -> Batch:
         samples, count = latents.shape[:2]
         self.require(self.simulator.count_runs(samples, sites))
         try:
-            batch = self.simulator.run(latents, label, sites)
+            batch = self.simulator.run(latents, label, sites, allowed=allowed)
         except TooManyFailures:
             self.rejected += 1
             if not self.trace or self.rejected > MOST_REJECTED:

@@ -40,7 +40,7 @@ from invgp.inference.gaussian import (
 from invgp.inference.restart import unexplained_sites
 from invgp.inference.runner import Runner
 from invgp.inference.search_options import RoundOptions, can_draw
-from invgp.inference.search_state import NOT_ACCURATE, SampledTarget, SearchResult, SearchState
+from invgp.inference.search_state import NOT_ACCURATE, SampledTarget, SearchResult, SearchState, judge_failures
 from invgp.inference.simulated_draws import outputs_at_draws, sample_with_simulator
 from invgp.inference.site_model import SiteModel, StreamPurpose, uses_emulator
 from invgp.latent_model.learnt_parameters import LearntParameters
@@ -151,17 +151,20 @@ class SampledSearch:
             cost = sum(latents.shape[0] * len(sites) for latents, sites in (*chosen, *wide))
             if not _affords(problem, runner, cost):
                 break
-            label, found, verification = f"sampling-round-{count + 1}", [], state.verification.copy()
+            label, verification = f"sampling-round-{count + 1}", state.verification.copy()
+            found, failed = list[Floats](), list[NDArray[np.bool_]]()
             for k, (latents, sites) in enumerate((*chosen, *wide)):
                 state, check = verify_at(model, runner, state, latents, sites, label, stage + count)
                 found.append(check.errors.ravel())
+                failed.append(check.failed.ravel())
                 if k < len(chosen):
                     verification[sites] = root_mean_square(check.errors, axis=0)
             near = np.concatenate(found[: len(chosen)])
             beyond = np.concatenate(found[len(chosen) :]) if wide else None
-            state = runner.keep(replace(state, verification=verification))
+            share = float(np.mean(np.concatenate(failed[: len(chosen)])))
+            state = runner.keep(replace(state, verification=verification, failed_share=share))
             errors.append(float(root_mean_square(near)))
-            if self._is_good(problem, near, beyond):
+            if self._is_good(problem, near, beyond) and share <= problem.inference.max_failed_share:
                 state, holds = self._verify_extremes(model, runner, state)
                 if holds:
                     state, good = run_unexplored(model, runner, state, self.design)
@@ -197,10 +200,12 @@ class SampledSearch:
         if holds and not good:
             state, holds = self._confirm_error(model, runner, state)
         if not holds:
-            return replace(state, result=NOT_ACCURATE)
-        if np.mean(self._widened_sites(model, state)) > self.rounds.most_widened:
-            return replace(state, result=self._out_of_runs(model.problem, runner))
-        return replace(state, result=self.judge_draws(state))
+            result = NOT_ACCURATE
+        elif np.mean(self._widened_sites(model, state)) > self.rounds.most_widened:
+            result = self._out_of_runs(model.problem, runner)
+        else:
+            result = self.judge_draws(state)
+        return judge_failures(model.problem, replace(state, result=result))
 
     def _confirm_error(self, model: SiteModel, runner: Runner, state: SearchState) -> tuple[SearchState, bool]:
         """Run the simulator at draws of the result; return whether the errors are as small as their estimates.
@@ -214,7 +219,7 @@ class SampledSearch:
         if not runner.simulator.can_afford(sum(latents.shape[0] * len(sites) for latents, sites in chosen)):
             return state, False
         emulator, limit = state.emulator, model.problem.inference.emulator_error
-        ratios, log_weights = list[Floats](), list[Floats]()
+        ratios, log_weights, failed = list[Floats](), list[Floats](), list[NDArray[np.bool_]]()
         stage = int(state.runs.stage.max()) + 1
         for latents, sites in chosen:
             state, check = verify_at(model, runner, state, latents, sites, "confirmation", stage)
@@ -225,6 +230,8 @@ class SampledSearch:
             emulated = ~state.direct[sites]
             ratios.append((check.errors / expected)[:, emulated].ravel())
             log_weights.append(check.log_weights[:, emulated].ravel())
+            failed.append(check.failed.ravel())
+        state = replace(state, failed_share=float(np.mean(np.concatenate(failed))))
         found, weights = np.concatenate(ratios), np.exp(np.concatenate(log_weights))
         if not found.size:
             return state, True

@@ -11,7 +11,7 @@ from invgp.core.backend import to_numpy
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.emulation import Runs, Surrogate
 from invgp.posterior import Samples
-from invgp.problem import Floats
+from invgp.problem import Floats, Problem
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,28 @@ class SearchResult:
 UNFINISHED = SearchResult("", converged=False)
 STALLED = SearchResult("stopped because further runs do not make the emulator more accurate", converged=False)
 NOT_ACCURATE = SearchResult("stopped before the emulator was accurate at the draws", converged=False)
+
+
+def judge_failures(problem: Problem, state: SearchState) -> SearchState:
+    """Return the state with the outcome that the search has not converged if too many runs failed at the posterior.
+
+    Parameters
+    ----------
+    problem : Problem
+    state : SearchState
+
+    Returns
+    -------
+    SearchState
+    """
+    allowed = problem.inference.max_failed_share
+    if state.failed_share <= allowed:
+        return state
+    status = (
+        f"{state.failed_share:.0%} of the runs at the posterior failed, more than inference.max_failed_share = "
+        f"{allowed:g}"
+    )
+    return replace(state, result=SearchResult(status, converged=False))
 
 
 @dataclass(frozen=True)
@@ -122,6 +144,8 @@ class SearchState:
         Notes for users.
     result : SearchResult
         Outcome of the latest search.
+    failed_share : float
+        Fraction of the latest runs at draws from the posterior that failed.
     """
 
     start: GaussianPosterior
@@ -139,6 +163,7 @@ class SearchState:
     notes: tuple[str, ...] = ()
     shape_notes: tuple[str, ...] = ()
     result: SearchResult = UNFINISHED
+    failed_share: float = 0.0
 
     @property
     def posterior(self) -> GaussianPosterior:

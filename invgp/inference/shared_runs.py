@@ -216,16 +216,19 @@ def _verify(
     model: SiteModel, runner: Runner, state: SearchState, chosen: list[tuple[Floats, Sites, NDArray[np.bool_]]]
 ) -> tuple[SearchState, Check]:
     """Make runs, which are added to the state, and compare the emulator with them."""
-    stage, found = int(state.runs.stage.max()) + 1, []
+    stage, found, failed = int(state.runs.stage.max()) + 1, [], list[NDArray[np.bool_]]()
     verification = np.full(model.problem.survey.size, np.nan)
     for latents, sites, beyond in chosen:
-        batch = runner.evaluate(latents, "verification", sites)
+        batch = runner.sample(latents, "verification", sites)
         state = replace(state, runs=state.runs.append(latents, batch.outputs, batch.valid, sites, stage))
         errors = run_errors(model, state, batch, latents, sites)[0]
         verification[sites] = errors
         found.append((errors[~beyond], errors[beyond]))
+        failed.append(~batch.valid[:, ~beyond].ravel())
     typical, least_served = (np.concatenate(errors) for errors in zip(*found, strict=True))
-    return runner.keep(replace(state, verification=verification)), Check(typical, least_served)
+    known = np.concatenate(failed)
+    share = float(known.mean()) if known.size else 0.0
+    return runner.keep(replace(state, verification=verification, failed_share=share)), Check(typical, least_served)
 
 
 def _refit(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:

@@ -215,7 +215,7 @@ class _Weighting:
 
     def _weigh(self, state: SearchState, chosen: Integers) -> tuple[SearchState, Floats]:
         latents = self.draws[chosen]
-        batch = self.runner.evaluate(latents, "simulated-draws", self.sites)
+        batch = self.runner.sample(latents, "simulated-draws", self.sites)
         state = replace(state, runs=state.runs.append(latents, batch.outputs, batch.valid, self.sites, self.stage))
         log_weights, known = self.ratio(latents, batch)
         self.missing += int(np.count_nonzero(~known.all(axis=1)))

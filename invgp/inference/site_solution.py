@@ -93,8 +93,10 @@ def site_solution(model: SiteModel, runner: Runner, state: SearchState) -> tuple
     )
 
 
-def all_notes(model: SiteModel, runner: Runner, state: SearchState) -> list[str]:
-    """Return all notes for users on the Gaussian posterior of a state.
+def all_notes(
+    model: SiteModel, runner: Runner, state: SearchState, moments: tuple[Floats, Floats] | None = None
+) -> list[str]:
+    """Return all notes for users on the posterior of a state.
 
     Parameters
     ----------
@@ -104,16 +106,19 @@ def all_notes(model: SiteModel, runner: Runner, state: SearchState) -> list[str]
         Makes the runs, and keeps the latest state.
     state : SearchState
         Present state of the search.
+    moments : (array, array), shapes (N, Q) and (N, Q, Q), optional
+        Mean and covariance of draws at each site; by default those of the Gaussian posterior.
 
     Returns
     -------
     list of str
     """
     posterior = state.posterior
+    mean, covariance = moments or state.moments()
     return [
         *state.notes,
         *state.shape_notes,
-        *runner.simulator.describe_effects(*(to_numpy(part) for part in posterior.marginals)),
+        *runner.simulator.describe_effects(mean, covariance),
         *prior_notes(model.problem),
         *noise_notes(model.problem, to_numpy(posterior.hyper.noise)),
         *inducing_notes(model.problem, posterior),
@@ -206,7 +211,7 @@ def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tu
     mean, covariance = samples.moments()
     predicted_mean, predicted_std = predicted.mean(axis=0), predicted.std(axis=0)
     notes = [
-        *all_notes(model, runner, state),
+        *all_notes(model, runner, state, (mean, covariance)),
         *_sampling_notes(samples, options, several_modes=target.several_modes),
         *_emulator_notes(state, sites_widened_by_error(model, emulator, samples.latents[few], predicted, checks)),
         *_averaging_notes(model, samples),

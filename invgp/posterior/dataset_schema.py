@@ -44,6 +44,7 @@ TEXT_ATTRIBUTES = (
     ),
     *("invgp_points", "invgp_draws", "invgp_calibration", "invgp_hyperparameters", "invgp_learnt"),
     *("invgp_sources", "invgp_direct_sources", "invgp_prior", "invgp_without", "invgp_answer"),
+    "invgp_failure_causes",
 )
 COUNT_ATTRIBUTES = (
     *("invgp_runs", "invgp_runs_failed", "invgp_runs_from_ledger", "invgp_seed", "invgp_surveys"),

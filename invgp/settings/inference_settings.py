@@ -131,8 +131,9 @@ class InferenceSettings(Settings):
         default=0.1,
         ge=0,
         lt=1,
-        description="fraction of the runs of a batch that may fail; if more fail, the step is rejected, or the "
-        "inversion stops",
+        description="fraction of the runs that may fail where the posterior is; if more fail at its draws, it counts "
+        "as not converged, and an evaluation of the bound by the simulator is rejected. Elsewhere in the prior up to "
+        "half of the runs may fail, or this fraction if it is larger: an emulator is fitted to the others",
     )
     retries: int = Field(
         default=0,

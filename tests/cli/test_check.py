@@ -184,6 +184,56 @@ def test_that_check_prints_what_a_function_raised(invgp_here: Command, tmp_path:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize("pilot", ["--pilot", "--no-pilot"])
+def test_that_check_reports_runs_that_fail_in_a_part_of_the_prior(
+    pilot: str, invgp_here: Command, tmp_path: Path
+) -> None:
+    write_files(tmp_path)
+    (tmp_path / "model.py").write_text(
+        "import numpy as np\n\ndef time(depth):\n    return np.where(depth > 530, np.nan, depth / 1000)\n"
+    )
+    result = invgp_here("check", "survey.toml", pilot, "--json", cwd=tmp_path)
+    assert result.returncode == 0
+    found = json.loads(result.stdout)
+    assert 0 < found["failed_runs"] < found["tried_runs"]
+    [warning] = found["warnings"]
+    share = found["failed_runs"] / found["tried_runs"]
+    assert (
+        f"{found['failed_runs']} of {found['tried_runs']} runs at draws from the prior failed: {share:.0%}" in warning
+    )
+    assert "than inference.max_failed_share = 0.1; causes: not a finite number (" in warning
+    assert "output time is nan" in warning
+
+
+def test_that_check_states_that_no_run_failed(invgp_here: Command, tmp_path: Path) -> None:
+    write_files(tmp_path)
+    result = invgp_here("check", "survey.toml", cwd=tmp_path)
+    assert re.search(r"\nNone of \d+ runs at draws from the prior failed\.\n", result.stdout)
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_that_a_function_of_one_row_is_not_taken_for_vectorised(
+    command: str, invgp_here: Command, tmp_path: Path
+) -> None:
+    """It accepts an array with one number, but not one with more."""
+    write_files(tmp_path)
+    (tmp_path / "model.py").write_text("def time(depth):\n    return 0.0 if depth < 480 else depth / 1000\n")
+    result = invgp_here(command, "survey.toml", cwd=tmp_path)
+    assert result.returncode == 3
+    assert "ValueError: The truth value of an array" in result.stderr
+    assert "if the function takes one row at a time, set `vectorised` to false" in result.stderr
+
+
+def test_that_check_compares_a_batch_with_its_rows(invgp_here: Command, tmp_path: Path) -> None:
+    write_files(tmp_path)
+    (tmp_path / "model.py").write_text("import numpy as np\n\ndef time(depth):\n    return np.sort(depth) / 1000\n")
+    result = invgp_here("check", "survey.toml", cwd=tmp_path)
+    assert result.returncode == 3
+    assert (
+        "the function 'time' computes other outputs for a batch of 5 rows than for the rows one by one" in result.stderr
+    )
+
+
 def test_that_check_prints_which_names_a_function_knows(invgp_here: Command, tmp_path: Path) -> None:
     write_files(tmp_path)
     (tmp_path / "model.py").write_text("def time(deep):\n    return deep\n")

@@ -42,7 +42,7 @@ def test_that_a_failing_program_stops_the_inversion(fault: str, invgp_here: Comm
     result = invgp_here("run", "survey.toml", "-o", "line.nc", cwd=tmp_path)
     assert (result.returncode, result.stdout) == (3, "")
     assert "Traceback" not in result.stderr
-    assert "stopped at inference.max_failed_share = 0.1: 3 of 3 runs failed" in result.stderr
+    assert "stopped at inference.max_failed_share = 0.1: 5 of 5 runs failed" in result.stderr
     printed = re.search(r"run (emulator-step-1-site\d-sample\d): (.*); directory: (.*)", result.stderr)
     assert printed is not None
     run, cause, where = printed.groups()

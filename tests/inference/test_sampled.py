@@ -68,6 +68,35 @@ def test_that_a_ridge_has_its_exact_spread():
     assert posterior["y_predicted_std"].max() < 2.0 * noise  # the draws fit the data
 
 
+def test_that_a_simulator_that_fails_in_a_part_of_the_prior_gives_the_posterior_of_the_rest():
+    """It works below 0.5 only, a third of the prior fails, and data at the limit pull the posterior towards it."""
+    y, noise, limit = np.linspace(-0.6, 0.6, SITES), 0.4, 0.5
+
+    def works_below(a):
+        return np.where(a > limit, np.nan, a)
+
+    posterior = invgp.invert(problem(works_below, {"a": (0.0, 1.0)}, y, noise))
+    for site in range(SITES):
+        [mean], [std] = exact_moments(
+            lambda a, y=y[site]: np.where(a > limit, -np.inf, -0.5 * ((y - a) / noise) ** 2), [(0.0, 1.0)]
+        )
+        assert posterior["a"].values[site] == pytest.approx(mean, abs=0.5 * std)
+        assert posterior["a_std"].values[site] == pytest.approx(std, rel=0.35)
+    assert posterior.attrs["invgp_converged"] == "yes"
+    assert posterior.attrs["invgp_failure_causes"].startswith("not a finite number (")
+
+
+def test_that_a_posterior_where_the_simulator_fails_has_not_converged():
+    """The data are far beyond the limit, so that the emulator alone leads there."""
+    y = np.full(SITES, 3.0)
+
+    def works_below(a):
+        return np.where(a + 0.3 * np.sin(20.0 * a) > 0.5, np.nan, a)  # no smooth limit
+
+    posterior = invgp.invert(problem(works_below, {"a": (0.0, 1.0)}, y, 0.1))
+    assert posterior.attrs["invgp_converged"] == "no"
+
+
 def test_that_two_modes_have_their_probabilities():
     y, noise = np.full(3, 1.0), 0.1
     posterior = invgp.invert(problem(square, {"a": (0.3, 1.0)}, y, noise))
@@ -253,16 +282,16 @@ def test_that_importance_sampling_makes_enough_draws_for_precise_means():
 
 @pytest.mark.parametrize("failing", [1, SITES])
 def test_that_failed_runs_at_extreme_draws_are_reported(monkeypatch, failing):
-    evaluate = Runner.evaluate
+    sample = Runner.sample
 
     def fail_at_extremes(self, latents, label, sites):
-        batch = evaluate(self, latents, label, sites)
+        batch = sample(self, latents, label, sites)
         if label == "extreme-draws":
             valid = batch.valid & (np.arange(len(sites)) >= failing)
             return batch._replace(valid=valid, outputs=np.where(valid[..., None], batch.outputs, np.nan))
         return batch
 
-    monkeypatch.setattr(Runner, "evaluate", fail_at_extremes)
+    monkeypatch.setattr(Runner, "sample", fail_at_extremes)
     monkeypatch.setattr(sampled, "extreme_draws", lambda draws, _: (draws[:1], np.arange(SITES)))
     y = np.linspace(-1.0, 1.0, SITES)
     posterior = invgp.invert(problem(nearly_straight, {"a": (0.0, 1.0)}, y, 0.5))
