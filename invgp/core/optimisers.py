@@ -65,6 +65,8 @@ class LBFGS:
         Number of reductions of a step before the search direction is given up.
     sufficient_decrease : float
         Constant of the Armijo condition.
+    first_step : float
+        Largest length of a step along the gradient, before curvatures are known.
 
     References
     ----------
@@ -75,12 +77,14 @@ class LBFGS:
     memory: int = 10
     max_backtracks: int = 12
     sufficient_decrease: float = 1e-4
+    first_step: float = 1.0
 
     def __post_init__(self) -> None:
         check_number("tolerance", self.tolerance, 0.0)
         check_integer("memory", self.memory, 1)
         check_integer("max_backtracks", self.max_backtracks, 0)
         check_number("sufficient_decrease", self.sufficient_decrease, 0.0, 1.0)
+        check_number("first_step", self.first_step, 0.0, open_below=True)
 
     def init(self, point: Array) -> LBFGSState:
         """Return the initial state at `point`.
@@ -144,7 +148,7 @@ class LBFGS:
             slope = -float(xp.sum(gradient * gradient))
         if slope == 0.0:
             finished = "the gradient is zero"
-        step = 1.0 if memory else 1.0 / max(1.0, math.sqrt(-slope))
+        step = 1.0 if memory else self.first_step / max(self.first_step, math.sqrt(-slope))
         return replace(
             state,
             trial=state.point + step * direction,

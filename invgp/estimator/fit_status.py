@@ -10,8 +10,10 @@ from invgp.core.training import Blocks, MiniBatches, Progress
 
 MAX_FALL_OF_BOUND = 0.01  # relative to the bound: a larger fall since the best epoch is not noise
 MAX_FALL_OF_GAIN = 0.1  # likewise, relative to the gain of the bound since the first epoch
+CLEAR_FALL = 7.0  # standard deviations of one epoch: 1,000 of them rarely differ by more
+SECOND_DIFFERENCE = 0.674 * 6**0.5  # median absolute second difference of numbers with a standard deviation of 1
 LATE = 0.4  # share of the epochs, the last ones, in which the bound should hardly increase
-MAX_CLIMB = 0.01  # increase of the bound in these epochs, relative to the bound
+MAX_CLIMB = 1.0, 1e-3  # increase of the bound in these epochs, in nats and relative to the bound
 CLEAR_CLIMB = 2.5  # standard errors of an increase that is not noise
 
 
@@ -40,20 +42,39 @@ def describe_end_of_blocks(method: Blocks, last: Progress | None) -> FitStatus:
     return FitStatus(converged, status, "" if converged else f"the fit has not converged: {status}")
 
 
-def describe_end_of_batches(method: MiniBatches, trace: list[float]) -> FitStatus:
-    """Describe the end of a fit on mini-batches from the bound after each epoch, in nats."""
+def describe_end_of_batches(
+    method: MiniBatches, trace: list[float], *, whole: bool = False, gain: float = 0.0
+) -> FitStatus:
+    """Describe the end of a fit on mini-batches from the bound after each epoch, in nats.
+
+    Parameters
+    ----------
+    method : MiniBatches
+        The optimisation.
+    trace : list of float
+        Bound after each epoch.
+    whole : bool
+        Whether each batch contains all sites.
+    gain : float
+        By how much a few steps on all data increase the bound, in nats.
+    """
     status, problem = f"{len(trace)} epochs are over", ""
     climb = late_climb(method, trace)
     if _has_fallen(trace):
         best, shorter = int(np.argmax(trace)), "natural" if method.natural != 0 else "the optimiser's rate"
+        reason, cure = ("", "use Blocks") if whole else (" for the noise of a batch", "increase batch")
         problem = (
             f", but the bound has fallen since epoch {best + 1}, from {trace[best]:.6g} to {trace[-1]:.6g}: the steps "
-            f"are too long for the noise of a batch; reduce {shorter}, or increase batch"
+            f"are too long{reason}; reduce {shorter}, or {cure}"
         )
-    elif climb.increase > max(MAX_CLIMB * max(1.0, abs(trace[-1])), CLEAR_CLIMB * climb.standard_error):
+    elif climb.increase > max(MAX_CLIMB[0], MAX_CLIMB[1] * abs(trace[-1]), CLEAR_CLIMB * climb.standard_error):
         problem = (
             f", but the bound still increases, by {climb.increase:.2g} in the last {LATE:.0%} of the epochs: increase "
             "epochs, or use Blocks"
+        )
+    elif gain > max(MAX_CLIMB[0], MAX_CLIMB[1] * abs(trace[-1])):
+        problem = (
+            f", but a few steps of Blocks on all data increase the bound by {gain:.2g}: increase epochs, or use Blocks"
         )
     return FitStatus(None, status + problem, status + problem if problem else "")
 
@@ -61,7 +82,10 @@ def describe_end_of_batches(method: MiniBatches, trace: list[float]) -> FitStatu
 def _has_fallen(trace: list[float]) -> bool:
     """Whether the final bound is lower than the best one by more than the noise of mini-batches."""
     first, best, last = trace[0], max(trace), trace[-1]
-    return best - last > max(MAX_FALL_OF_BOUND * max(1.0, abs(best)), MAX_FALL_OF_GAIN * (best - first))
+    # Second differences, because the bound of the first epochs increases fast. The median ignores jumps.
+    noise = float(np.median(np.abs(np.diff(trace, 2)))) / SECOND_DIFFERENCE if len(trace) > 3 else 0.0
+    allowed = max(MAX_FALL_OF_BOUND * max(1.0, abs(best)), MAX_FALL_OF_GAIN * (best - first), CLEAR_FALL * noise)
+    return best - last > allowed
 
 
 class Climb(NamedTuple):

@@ -12,10 +12,11 @@ from invgp.core.bound import Bound, BoundState
 from invgp.core.bound_estimates import BoundEstimate, estimate_bound
 from invgp.core.estimators import default_samples
 from invgp.core.observed_likelihood import Data
+from invgp.core.optimisers import LBFGS
 from invgp.core.parameters import Parameters
 from invgp.core.point_sets import Points
 from invgp.core.posteriors import Diagonal, Full, Mixture, Sites
-from invgp.core.training import Blocks, MiniBatches, Progress
+from invgp.core.training import Blocks, MiniBatches, Progress, evaluate
 from invgp.core.training.common import Report
 from invgp.core.training.restarts import Starts, is_convex_at_mean
 
@@ -24,6 +25,9 @@ MAX_SAMPLES = 4096  # per site
 # Largest gap between the bound on the samples of a fit and that on new ones, in nats and relative to the bound.
 MAX_GAP, MAX_RELATIVE_GAP = 0.25, 1e-4
 MAX_ESTIMATE_SITES = 20_000  # after mini-batches, the bound is estimated on a random subset of this many sites
+MAX_CHECK_NUMBERS = 2_000_000  # samples of all latents at all sites, for a check of mini-batches on all data
+CHECK_EVALUATIONS = 5  # of the bound in this check
+START_EVALUATIONS, START_ROUNDS = 50, 3  # of the fit to a subset from which mini-batches start
 MAX_CURVATURE_SITES = 1000  # likewise, of the search for signs of a saddle point
 
 
@@ -42,6 +46,8 @@ class FittedParameters(NamedTuple):
         By how much the bound on the samples of the fit is higher, if that is significant; otherwise 0.
     at_saddle : bool
         Whether the log density is convex at the posterior mean of many sites, as at a saddle point.
+    gain : float, in nats
+        After mini-batches: by how much a few steps on all data increase the bound; 0 if they would take long.
     """
 
     parameters: Parameters
@@ -49,6 +55,7 @@ class FittedParameters(NamedTuple):
     samples: int
     gap: float = 0.0
     at_saddle: bool = False
+    gain: float = 0.0
 
 
 def fit_blocks(
@@ -128,8 +135,15 @@ def fit_batches(
     new_stream: np.random.Generator,
     record: Report,
     after: Progress | None,
+    starts: Starts,
 ) -> FittedParameters:
-    """Fit on mini-batches, with the stream `rng`, and estimate the bound with `new_stream`; else as `fit_blocks`."""
+    """Fit on mini-batches, with the stream `rng`, and estimate the bound with `new_stream`; else as `fit_blocks`.
+
+    The fit starts from one to a subset of the sites (`MiniBatches.start_sites`), unless it continues after an epoch.
+    """
+    [first] = rng.spawn(1)  # also if the fit continues, so that its epochs have the same streams
+    if after is None and method.start_sites and "posterior" in method.learn:
+        parameters = fit_subset(method, bound, parameters, data, first, starts)
     parameters = method.fit(bound, parameters, data, rng, record, after)
     samples = method.samples_for(len(bound.kernels))
     many = max(samples, default_samples(len(bound.kernels)))
@@ -144,7 +158,36 @@ def fit_batches(
     Q, backend = len(bound.kernels), backend_of(bound.X)
     points = Points.draw(new_stream, many, few.bound.X.shape[0], Q, backend)
     saddle = bound.posterior.components == 1 and is_convex_at_mean(few.bound.bound_state(parameters), few.data, points)
-    return FittedParameters(parameters, estimate, samples, at_saddle=saddle)
+    gain = gain_on_all_data(method, bound, parameters, data, samples, new_stream)
+    return FittedParameters(parameters, estimate, samples, at_saddle=saddle, gain=gain)
+
+
+def gain_on_all_data(
+    method: MiniBatches, bound: Bound, parameters: Parameters, data: Data, samples: int, rng: np.random.Generator
+) -> float:
+    """Compute by how much a few steps on all data increase the bound, in nats; 0 if there are too many samples."""
+    N, latents = bound.X.shape[0], len(bound.kernels)
+    if N * samples * latents > MAX_CHECK_NUMBERS:
+        return 0.0
+    points = Points.draw(rng, samples, N, latents, backend_of(bound.X))
+    steps = Blocks(learn=method.learn, evaluations=CHECK_EVALUATIONS, rounds=1, restarts=0)
+    better = steps.fit(bound, parameters, data, points)
+    after, before = (float(evaluate(bound, one, data, points, ()).elbo) for one in (better, parameters))
+    return after - before
+
+
+def fit_subset(
+    method: MiniBatches, bound: Bound, parameters: Parameters, data: Data, rng: np.random.Generator, starts: Starts
+) -> Parameters:
+    """Fit to a random subset of the sites by a few rounds on all of them together."""
+    some = random_subset(bound, data, method.start_sites, rng)
+    few = replace(some.bound, weight=1.0)  # with larger weights, the kernels would adapt to the noise of the subset
+    latents = len(bound.kernels)
+    points = Points.draw(rng, method.samples_for(latents), few.X.shape[0], latents, backend_of(bound.X))
+    # A long first step may change parameters beyond the reach of mini-batches, such as the period of a kernel.
+    optimiser = LBFGS(tolerance=1e-7, first_step=0.3)
+    blocks = Blocks(learn=method.learn, evaluations=START_EVALUATIONS, rounds=START_ROUNDS, optimiser=optimiser)
+    return blocks.fit(few, parameters, some.data, points, starts=starts)
 
 
 class Subset(NamedTuple):

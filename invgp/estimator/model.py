@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -236,7 +236,7 @@ class SAVIGP(FittedModel, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
 
         found = self._optimise(bound, parameters, data, streams, record, after)
         self._record_bound(found)
-        self._record_status(last)
+        self._record_status(last, bound, found.gain)
         return self
 
     def save(self, path: str | Path) -> None:
@@ -405,14 +405,15 @@ class SAVIGP(FittedModel, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         # The line search handles trials that overflow; NumPy need not warn of them.
         silent = np.errstate(over="ignore", invalid="ignore", divide="ignore")
         with silent, threadpool_limits(None if self._profits_from_threads(M, bound.X.shape[0]) else 1):
+            warm = self.warm_start and hasattr(self, "_bound_state")
+            starts = draw_starts(streams[4], getattr(method, "restarts", Blocks.restarts), parameters.inducing)
+            if (warm or self.initial_mean is not None) and self.components == 1:
+                starts = Starts(bound.bound_state(parameters).q.mean, chosen=True)
             if isinstance(method, Blocks):
-                starts = draw_starts(streams[4], method.restarts, parameters.inducing)
-                chosen = self.initial_mean is not None or (self.warm_start and hasattr(self, "_bound_state"))
-                if chosen and self.components == 1:
-                    starts = Starts(bound.bound_state(parameters).q.mean, chosen=True)
                 found = fit_blocks(method, bound, parameters, data, self.samples, streams[0], record, after, starts)
             else:
-                found = fit_batches(method, bound, parameters, data, streams[3], streams[0], record, after)
+                method = replace(method, start_sites=0) if warm else method
+                found = fit_batches(method, bound, parameters, data, streams[3], streams[0], record, after, starts)
             bound_state = bound.bound_state(found.parameters)
             self.dense_, self.posterior_ = bound.dense, describe_posterior(bound_state)
             self._store(convert_to_full(bound_state) if isinstance(bound_state.family, Sites) else bound_state)
@@ -427,11 +428,12 @@ class SAVIGP(FittedModel, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         sites = N if isinstance(self._method, Blocks) else min(N, self._method.batch or NATURAL_BATCH)
         return M * M * sites >= MIN_THREADED_SIZE**3
 
-    def _record_status(self, last: Progress | None) -> None:
+    def _record_status(self, last: Progress | None, bound: Bound, gain: float) -> None:
         if isinstance(self._method, Blocks):
             end = describe_end_of_blocks(self._method, last)
         else:
-            end = describe_end_of_batches(self._method, self.trace_)
+            batch = self._method.resolve(bound).batch or 0
+            end = describe_end_of_batches(self._method, self.trace_, whole=batch >= bound.X.shape[0], gain=gain)
         self.converged_, self.status_ = end.converged, end.status
         if end.warning:
             warnings.warn(end.warning, ConvergenceWarning, stacklevel=3)

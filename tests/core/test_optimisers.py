@@ -76,3 +76,12 @@ def test_that_the_first_two_steps_of_adadelta_are_those_of_its_definition(backen
         moves = 0.9 * moves + 0.1 * step**2
         point = point + step
     np.testing.assert_allclose(to_numpy(state.trial), point, rtol=tolerance(backend, 1e-12, 1e-5))
+
+
+def test_that_the_first_step_along_the_gradient_has_a_largest_length():
+    for length in (1.0, 0.3):
+        optimiser = LBFGS(first_step=length)
+        state = optimiser.tell(optimiser.init(np.zeros(2)), 1.0, np.asarray([30.0, 40.0]))
+        np.testing.assert_allclose(state.trial, [-0.6 * length, -0.8 * length])
+    small = optimiser.tell(optimiser.init(np.zeros(2)), 1.0, np.asarray([0.1, 0.0]))
+    np.testing.assert_allclose(small.trial, [-0.1, 0.0])

@@ -19,7 +19,8 @@ from invgp.core.point_sets import Points
 from invgp.core.profiled_bound import Profile
 from invgp.core.stochastic_optimisers import AdaDelta, Adam
 from invgp.core.training import PAPER_ORDER, Blocks, MiniBatches, evaluate
-from invgp.likelihoods import BlackBox, Gaussian, StudentT
+from invgp.core.training.mini_batches import _increase_bound, _move
+from invgp.likelihoods import BlackBox, Gaussian, Poisson, StudentT
 
 
 def negative_evidence(free):
@@ -416,7 +417,50 @@ def test_that_sites_take_away_at_most_half_of_their_own_precision_where_that_is_
     np.testing.assert_allclose(found, np.eye(N) + (W * added) @ W.T, atol=1e-10)
 
 
-def test_that_a_batch_is_evaluated_once(numpy_backend):
+@pytest.mark.parametrize("step", [1.0, 0.5, 0.1])
+def test_that_a_natural_step_never_lowers_the_bound_of_its_batch(step, numpy_backend):
+    """From the prior, the first full step for large counts leads to rates that overflow."""
+    bound, parameters, _, points = regression(numpy_backend, dense=False)
+    counts = Data(Poisson(0.0, learn=False), np.full((N, 1), 400.0))
+    density = counts.log_density(np.zeros(0), derivatives=False)
+    parameters = replace(parameters, likelihood=np.zeros(0))
+    lowered, values = 0, []
+    for _ in range(40):
+        bound_state = bound.bound_state(parameters)
+        terms = bound_state.evaluate(density, points, ())
+        values.append(float(terms.elbo))
+        plain = natural_step(bound_state, terms.expected, step)
+        lowered += float(replace(bound_state, q=plain).evaluate(density, points, ()).elbo) < values[-1] - 1.0
+        q = _increase_bound(bound_state, terms, counts, points, step)
+        parameters = replace(parameters, posterior=bound.posterior.pack(q))
+    assert np.all(np.diff(values) > -1e-3)
+    assert lowered > 0 or step < 1.0
+    best = Blocks(learn=("posterior",)).fit(bound, replace(parameters, posterior=parameters.posterior), counts, points)
+    assert values[-1] == pytest.approx(
+        float(evaluate(bound, best, counts, points, ()).elbo), abs=10.0 if step < 0.5 else 0.1
+    )
+
+
+def test_that_a_step_to_impossible_kernels_is_shortened(numpy_backend):
+    bound, parameters, _, _ = regression(numpy_backend, dense=False)
+    optimiser = Adam()
+    state = optimiser.init(parameters.flatten(["kernels"]))
+
+    def move(step):
+        return _move(state, replace(state, trial=state.trial + step, steps=1), 1.0, parameters, ["kernels"], bound)
+
+    moved, at, cache = move(0.1)
+    np.testing.assert_allclose(at.kernels, parameters.kernels + 0.1)
+    assert cache is not None
+    assert moved.steps == 1
+    for impossible in (1e4, np.nan):
+        same, at, cache = move(impossible)
+        np.testing.assert_array_equal(at.kernels, parameters.kernels)
+        assert same.steps == 0
+        assert cache is None
+
+
+def test_that_batches_are_evaluated_once_when_steps_are_short(numpy_backend):
     looked = []
 
     def log_density(y, f):
@@ -426,8 +470,8 @@ def test_that_a_batch_is_evaluated_once(numpy_backend):
     bound, parameters, data, _ = regression(numpy_backend, dense=False)
     parameters = replace(parameters, likelihood=parameters.likelihood[:0])
     box = Data(BlackBox(log_density, 1, 1), data.y)
-    MiniBatches(natural=0.1, batch=15, epochs=2, samples=16).fit(bound, parameters, box, np.random.default_rng(0))
-    assert looked == 2 * [(16, 15, 1), (16, 15, 1), (16, 10, 1)]
+    MiniBatches(natural=0.1, batch=15, epochs=20, samples=16).fit(bound, parameters, box, np.random.default_rng(0))
+    assert looked[-3:] == [(16, 15, 1), (16, 15, 1), (16, 10, 1)]  # at first, long steps are checked
 
 
 def test_that_sites_of_a_short_batch_count_for_all(numpy_backend):

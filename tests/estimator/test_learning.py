@@ -16,7 +16,7 @@ from invgp.core.optimisers import LBFGS
 from invgp.core.training import Blocks, MiniBatches
 from invgp.estimator import SAVIGP
 from invgp.estimator.fit_status import describe_end_of_batches, late_climb
-from invgp.likelihoods import BlackBox, Gaussian, Logistic, Poisson, Softmax, StudentT
+from invgp.likelihoods import BlackBox, Gamma, Gaussian, Logistic, NegativeBinomial, Poisson, Softmax, StudentT
 from invgp.measures import standardised_squared_error
 
 
@@ -211,7 +211,7 @@ def test_that_a_decreasing_bound_of_mini_batches_is_reported():
     labels = np.eye(4)[2 * (sites[:, 0] > 0) + (sites[:, 1] > 0)]
 
     def fit_model(natural):
-        method = MiniBatches(("posterior",), natural=natural, batch=10, epochs=8, samples=40)
+        method = MiniBatches(("posterior",), natural=natural, batch=10, epochs=8, samples=40, start_sites=0)
         return SAVIGP(Softmax(4), inducing=20, variance=4.0, method=method).fit(sites, labels)
 
     with pytest.warns(ConvergenceWarning, match="bound has fallen since epoch .*; reduce natural, or increase batch"):
@@ -220,6 +220,74 @@ def test_that_a_decreasing_bound_of_mini_batches_is_reported():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         assert "fallen" not in fit_model(0.02).status_
+
+
+def of_every_kind(name, count):
+    """Likelihood and observations, with means far from those of the prior."""
+    rng = np.random.default_rng(count)
+    sites = rng.uniform(0, 6, (count, 1))
+    f = np.sin(1.5 * sites[:, 0])
+    gumbel = rng.gumbel(size=(count, 3))
+    likelihood, y = {
+        "poisson": (Poisson(), rng.poisson(np.exp(4 + f))),
+        "negative binomial": (NegativeBinomial(), rng.negative_binomial(3, 3 / (3 + np.exp(2 + f)))),
+        "gamma": (Gamma(), rng.gamma(3, np.exp(2 + f) / 3)),
+        "student": (StudentT(0.5), 20 + 7 * f + 0.5 * rng.standard_t(3, count)),
+        "gaussian": (Gaussian(0.5), 20 + 7 * f + 0.5 * rng.standard_normal(count)),
+        "logistic": (Logistic(), (2 * f + rng.logistic(size=count)) > 0),
+        "softmax": (Softmax(3), np.argmax(np.column_stack([2 * f, -f, 0 * f]) + gumbel, axis=1)),
+    }[name]
+    return sites, y, likelihood
+
+
+KINDS = ["poisson", "negative binomial", "gamma", "student", "gaussian", "logistic", "softmax"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("count", [100, 1500])
+def test_that_default_mini_batches_of_every_kind_end_at_the_optimum(name, count):
+    sites, y, likelihood = of_every_kind(name, count)
+    best = SAVIGP(likelihood, inducing=12).fit(sites, y).bound_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model = SAVIGP(likelihood, inducing=12, method=MiniBatches(epochs=200)).fit(sites, y)
+    assert model.bound_ > best - max(0.2, 5e-4 * abs(best))
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("natural", [0.1, 0.5])
+def test_that_steps_from_a_start_far_away_never_fail(name, natural):
+    """Without the fit to a subset, the first steps of counts with a log link would be far too long."""
+    sites, y, likelihood = of_every_kind(name, 200)
+    method = MiniBatches(natural=natural, batch=100, epochs=10, start_sites=0)
+    with pytest.warns(ConvergenceWarning) if name == "gaussian" else warnings.catch_warnings():
+        warnings.simplefilter("ignore" if name != "gaussian" else "always", ConvergenceWarning)
+        model = SAVIGP(likelihood, inducing=12, method=method).fit(sites, y)
+    assert np.all(np.diff(model.trace_) > -0.1 * abs(model.trace_[0]))
+    assert model.bound_ > model.trace_[0]
+
+
+def test_that_a_fit_with_steps_left_on_all_data_is_told():
+    sites, y, likelihood = of_every_kind("poisson", 200)
+    method = MiniBatches(learn=("posterior",), natural=0.02, epochs=15, start_sites=0)
+    with pytest.warns(ConvergenceWarning, match="still increases|a few steps of Blocks on all data increase the bound"):
+        SAVIGP(likelihood, inducing=12, method=method).fit(sites, y)
+    told = describe_end_of_batches(MiniBatches(), [-100.0] * 50, gain=2.0)
+    assert "a few steps of Blocks on all data increase the bound by 2" in told.warning
+    assert not describe_end_of_batches(MiniBatches(), [-1e5] * 50, gain=2.0).warning
+
+
+@pytest.mark.parametrize(("fall", "told"), [(0.0, False), (60.0, True)])
+def test_that_a_fall_must_be_larger_than_the_noise_of_an_epoch(fall, told):
+    trace = -500.0 + 8.0 * np.random.default_rng(0).standard_normal(400) - np.where(np.arange(400) > 300, fall, 0.0)
+    assert max(trace) - trace[-1] > 5.0  # more than 1% of the bound
+    assert ("fallen" in describe_end_of_batches(MiniBatches(), trace.tolist()).status) is told
+
+
+@pytest.mark.parametrize(("whole", "told"), [(False, "or increase batch"), (True, "or use Blocks")])
+def test_that_one_batch_of_all_sites_cannot_be_increased(whole, told):
+    assert describe_end_of_batches(MiniBatches(), [-10.0, -5.0, -50.0], whole=whole).warning.endswith(told)
 
 
 @pytest.mark.slow
@@ -255,7 +323,7 @@ def test_that_a_step_of_the_kernels_keeps_the_site_factors(noisy_data):
 
 
 def test_that_mini_batches_that_end_far_from_the_optimum_are_told(noisy_data):
-    method = MiniBatches(epochs=12, batch=10, natural=0.05)
+    method = MiniBatches(epochs=12, batch=10, natural=0.05, start_sites=0)
     with pytest.warns(ConvergenceWarning, match="the bound still increases, by .* in the last 40% of the epochs"):
         SAVIGP(StudentT(0.3), inducing=8, method=method).fit(X, noisy_data)
 
@@ -271,5 +339,7 @@ def test_that_an_increase_must_be_larger_than_its_noise(slope, told):
 
 def test_that_mini_batches_that_end_too_early_are_told(noisy_data):
     with pytest.warns(ConvergenceWarning, match="but the bound still increases, by .* increase epochs, or use Blocks"):
-        model = SAVIGP(StudentT(0.3), inducing=8, method=MiniBatches(epochs=10, natural=0)).fit(X, noisy_data)
+        model = SAVIGP(StudentT(0.3), inducing=8, method=MiniBatches(epochs=10, natural=0, start_sites=0)).fit(
+            X, noisy_data
+        )
     assert "the bound still increases" in model.status_

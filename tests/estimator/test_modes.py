@@ -148,9 +148,21 @@ def test_that_a_fit_with_kinks_ends(start):
 
 def test_that_a_saddle_point_at_the_end_is_told():
     y = observed_squares(lambda x: np.sin(1.5 * x), 0)
-    for method in (Blocks(restarts=0, rounds=3), MiniBatches(("posterior",), natural=0, epochs=20)):
+    for method in (Blocks(restarts=0, rounds=3), MiniBatches(("posterior",), start_sites=0, epochs=20)):
         with pytest.warns(ConvergenceWarning, match="is convex at the posterior mean, .* start elsewhere"):
             SAVIGP(SQUARES, inducing=15, method=method).fit(X, y)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "batch"), [(0, None), (1, 40)])
+def test_that_mini_batches_leave_a_saddle_point(seed, batch):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0, 6, (120, 1))
+    y = np.sin(2 * x[:, 0]) ** 2 + NOISE * rng.standard_normal(120)
+    box = BlackBox(noisy_squares, latents=1, outputs=1, parameters=[0.0])
+    best = SAVIGP(box, inducing=15).fit(x, y).bound_
+    model = SAVIGP(box, inducing=15, method=MiniBatches(batch=batch, epochs=100), random_state=seed).fit(x, y)
+    assert model.bound_ > best - (1.0 if batch is None else 5.0)
 
 
 def test_that_length_scales_of_restarts_keep_to_their_bounds():

@@ -9,16 +9,16 @@ from typing import Any, cast
 
 import numpy as np
 
-from invgp.core.backend import backend_of
-from invgp.core.bound import Bound, KernelCache
+from invgp.core.backend import array_namespace, backend_of
+from invgp.core.bound import Bound, BoundState, KernelCache, Terms
 from invgp.core.checks import check_boolean, check_integer, check_number
 from invgp.core.estimators import default_batch_samples, fewest_unbiased_samples
-from invgp.core.expectations import NotFiniteError
+from invgp.core.expectations import NotFiniteError, all_finite
 from invgp.core.natural_gradients import keep_site_factors, natural_step
 from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import Parameters
 from invgp.core.point_sets import Points
-from invgp.core.posteriors import Full, Sites
+from invgp.core.posteriors import Full, Mixture, Sites
 from invgp.core.stochastic_optimisers import AdaDelta, Adam
 from invgp.core.training.common import (
     Progress,
@@ -31,6 +31,10 @@ from invgp.core.training.common import (
 )
 
 MIN_EPOCHS, MIN_STEPS = 20, 1000  # of a fit, by default
+START_SITES = 1000  # sites of the subset to which a fit adapts its start, by default
+MAX_MOVE = 1.0  # of the latents at the sites, in standard deviations, in natural steps that need no check
+MAX_HALVINGS = 12  # of a natural step that lowers the bound of its batch
+MOVES = (1.0, 0.5, 0.25, 0.125)  # shares of a step of the optimiser that are tried
 NATURAL_BATCH, SHORT_STEP_BATCH = 1000, 256  # default sites per batch, with and without natural gradients
 SITES_PER_LATENT = 5000  # sites on which the posterior depends, twice, by default
 SHORTEST_NATURAL, LONGEST_NATURAL = 0.02, 0.5  # default steps of natural gradients
@@ -71,6 +75,9 @@ class MiniBatches:
     unbiased : bool
         Whether the gradients are unbiased, with two to three times the random error; otherwise their bias is of order
         1 / samples.
+    start_sites : int
+        A fit of `SAVIGP` starts from a short fit by `Blocks` to a random subset of this many sites. It finds the
+        magnitude of kernels and noise, and avoids saddle points; 0 to start from the initial parameters.
     """
 
     learn: tuple[str, ...] = ("posterior", "kernels", "likelihood")
@@ -82,6 +89,7 @@ class MiniBatches:
     epochs: int | None = None
     samples: int | None = None
     unbiased: bool = False
+    start_sites: int = START_SITES
 
     def __repr__(self) -> str:
         return format_settings(self)
@@ -107,6 +115,7 @@ class MiniBatches:
                 "final_epochs must be 0 unless natural steps move the posterior, and at most epochs "
                 f"(natural = {self.natural}, epochs = {self.epochs}), was {self.final_epochs}"
             )
+        check_integer("start_sites", self.start_sites, 0)
         check_boolean("shrink", self.shrink)
         check_boolean("unbiased", self.unbiased)
         check_optimiser(self.optimiser, "gradient", "MiniBatches", "Adam or AdaDelta")
@@ -254,16 +263,15 @@ class MiniBatches:
             values.append(float(terms.elbo))
             if self.natural:
                 step = self._natural_size(settling_passes * len(starts) + number)
-                q = natural_step(bound_state, terms.expected, step)
+                q = _increase_bound(bound_state, terms, some, points, step)
                 family = cast(Full, bound_state.family)
                 parameters = replace(parameters, posterior=family.pack(q))
+            cache = None
             if state is not None and blocks:
                 updated = self.optimiser.tell(state, -terms.gradient.flatten(blocks) / N)
                 share = self._share_left(progress.round + number / len(starts))
-                state = replace(updated, trial=state.trial + share * (updated.trial - state.trial))
-                parameters = parameters.with_blocks(blocks, state.trial)
-            if keeps_factors:
-                cache = bound.kernel_cache(parameters)
+                state, parameters, cache = _move(state, updated, share, parameters, blocks, bound)
+            if keeps_factors and cache is not None:
                 q = keep_site_factors(q, bound_state.factor, cache.factor)
                 parameters = replace(parameters, posterior=family.pack(q))
         return Progress(progress.round + 1, float(np.mean(values)), parameters, optimiser=state)
@@ -300,3 +308,52 @@ class MiniBatches:
         """
         natural = self.natural or 0.0
         return natural / (1.0 + natural * max(settling, 0))
+
+
+def _increase_bound(bound_state: BoundState, terms: Terms, data: Data, points: Points, step: float) -> Mixture:
+    """Take a natural step, shortened until it does not lower the bound of its batch.
+
+    Far from the optimum the curvature of the log density may change within a step, as that of counts with a log link.
+    A step that hardly moves the latents is not checked, so that most batches are evaluated only once.
+    """
+    density = data.log_density(bound_state.parameters.likelihood, derivatives=False)
+    before = float(terms.elbo)
+    for _ in range(MAX_HALVINGS):
+        q = natural_step(bound_state, terms.expected, step)
+        after = replace(bound_state, q=q)
+        if _largest_move(bound_state, after) <= MAX_MOVE:
+            return q
+        value = float(after.evaluate(density, points, ()).elbo)
+        if value >= before:
+            return q
+        step *= 0.5
+    return bound_state.q
+
+
+def _largest_move(before: BoundState, after: BoundState) -> float:
+    """Return the largest change of a latent at a site: of its mean, in standard deviations, or of its log variance."""
+    xp, largest = array_namespace(before.factor), 0.0
+    for sites in before.bound.batches():
+        geometry = before.geometry(*sites)
+        (m1, v1), (m2, v2) = before.marginals(geometry), after.marginals(geometry)
+        change = xp.maximum(xp.abs(m1 - m2) / xp.sqrt(xp.minimum(v1, v2)), xp.abs(xp.log(v1 / v2)))
+        largest = max(largest, float(xp.max(change)))
+    return largest
+
+
+def _move(
+    state: Any, updated: Any, share: float, parameters: Parameters, blocks: Sequence[str], bound: Bound
+) -> tuple[Any, Parameters, KernelCache | None]:
+    """Move blocks by a share of a step, or by less if the kernels there cannot be factorised.
+
+    Also return the state of the optimiser at the new point. Without a step, its state does not change.
+    """
+    if all_finite(updated.trial):
+        for part in MOVES:
+            trial = state.trial + part * share * (updated.trial - state.trial)
+            moved = parameters.with_blocks(blocks, trial)
+            try:
+                return replace(updated, trial=trial), moved, bound.kernel_cache(moved)
+            except np.linalg.LinAlgError:
+                continue
+    return state, parameters, None
