@@ -123,6 +123,8 @@ def read_candidates(path: Path, points: xr.Dataset, model: DataModel | None) -> 
         for name in ("std", "site", "noise_factor")
         if name in table.names
     }
+    if model is None:
+        _check_direct(table, texts.get("quantity", []))
     X = _read_places(table, coordinates, points, numbers.get("site"), model)
     if not len(X):
         raise ArgumentError(f"candidates: must have at least one row, {path.name!r} had none")
@@ -178,6 +180,16 @@ def _read_places(
     return X
 
 
+def _check_direct(table: Table, quantities: list[str]) -> None:
+    """Raise `ArgumentError` unless all rows are direct values, as they must be for a field model on a grid."""
+    for i, _ in enumerate(table.texts(table.names[0], "candidates")):
+        if not (quantities and quantities[i]):
+            raise ArgumentError(
+                f"candidates: must have a quantity in every row, row {i + 1} had none; data of a field model on a grid "
+                "cannot be predicted here"
+            )
+
+
 def _candidate(i: int, row: dict[str, str | float], x: Floats, model: DataModel | None) -> Candidate:
     name = str(row.get("name", "")) or f"candidate {i + 1}"
     quantity, std = str(row.get("quantity", "")), float(row.get("std", np.nan))
@@ -191,10 +203,7 @@ def _candidate(i: int, row: dict[str, str | float], x: Floats, model: DataModel 
             raise ArgumentError(f"candidates: std must be given for the quantity {quantity!r}, {was} in row {i + 1}")
         return Candidate(name, DIRECT, quantity, std=std)
     if model is None:
-        raise ArgumentError(
-            f"candidates: must have a quantity in every row, row {i + 1} had none; data of a field model on a grid "
-            "cannot be predicted here"
-        )
+        raise ValueError("data cannot be predicted")
     if np.isfinite(site):
         if not factor < 1.0:
             raise ArgumentError(

@@ -4,12 +4,14 @@ import json
 
 import numpy as np
 import pytest
+import xarray as xr
 from scipy.special import logsumexp
 
 import invgp
 from helpers.command_line import run_in_process, write_files
 from helpers.linear_evidence import product_problem
 from helpers.problems import WEIGHTS, linear_problem
+from invgp.answers.candidates import read_candidates
 from invgp.answers.expected_variance import (
     condition,
     expected_variance,
@@ -18,6 +20,7 @@ from invgp.answers.expected_variance import (
     update_targets,
 )
 from invgp.answers.joint_values import draw_jointly
+from invgp.errors import ConfigError
 from invgp.maps.read_posterior_field import read_posterior_field
 
 
@@ -185,3 +188,16 @@ def test_that_the_command_chooses_candidates_without_the_simulator(tmp_path):
         failed = run_in_process(*arguments, *options, cwd=tmp_path)
         assert failed.returncode == 2
         assert words in failed.stderr
+
+
+def test_that_rows_without_a_quantity_are_refused_for_a_field_model_on_a_grid(tmp_path):
+    points = xr.Dataset(
+        {"a": ("site", [0.0])}, {"x": ("site", [0.0], {"units": "m"})}, {"invgp_coordinates": "x", "invgp_latents": "a"}
+    )
+    file = tmp_path / "places.csv"
+    for text, row in (("x,quantity,std,site\n0,a,1,\n,,,3\n", 2), ("site,noise_factor\n3,0.5\n", 1)):
+        file.write_text(text)
+        with pytest.raises(
+            ConfigError, match=f"must have a quantity in every row, row {row} had none; data of a field"
+        ):
+            read_candidates(file, points, None)
