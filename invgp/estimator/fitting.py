@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from invgp.core.training.common import Report
 from invgp.core.training.restarts import Starts, is_convex_at_mean
 
 GROWTH, STAGES = 4, 4  # factor between the samples of successive stages of a fit, and the largest number of stages
+NO_WEIGHT = 1e-6  # of a component that is not needed
 MAX_SAMPLES = 4096  # per site
 # Largest gap between the bound on the samples of a fit and that on new ones, in nats and relative to the bound.
 MAX_GAP, MAX_RELATIVE_GAP = 0.25, 1e-4
@@ -93,8 +95,14 @@ def fit_blocks(
     counts = [first]
     while samples is None and len(counts) < STAGES and counts[-1] * GROWTH <= MAX_SAMPLES:
         counts.append(counts[-1] * GROWTH)
-    spare = rng.spawn(2 * STAGES)
-    streams, last_stream, new_streams = [rng, *spare[: STAGES - 1]], spare[STAGES - 1], spare[STAGES:]
+    spare = rng.spawn(2 * STAGES + 1)
+    streams, last_stream, new_streams = [rng, *spare[: STAGES - 1]], spare[STAGES - 1], spare[STAGES : 2 * STAGES]
+    single = None
+    if bound.posterior.components > 1 and method.profile_posterior and "posterior" in method.learn:
+        # A mixture starts with the kernels and the likelihood of the best single Gaussian, which is found much faster.
+        alone = single_gaussian(bound, initial)
+        single = fit_blocks(method, *alone, data, samples, spare[-1], lambda _: None, None, starts)
+        initial = replace(single.parameters, posterior=initial.posterior)
     last = after
     stage = counts.index(after.samples) if after is not None and after.samples in counts else 0
 
@@ -120,10 +128,41 @@ def fit_blocks(
             if len(counts) > 1 and estimate.standard_error > 0.0:
                 # The first estimate has decided whether the fit ends here, so one that is too high is more probable.
                 estimate = estimate_bound(bound_state, density, many, last_stream)
+            if single is not None and _is_not_better(estimate, single.estimate):
+                return keep_single(bound, single)
             saddle = bound.posterior.components == 1 and is_convex_at_mean(bound_state, data, points)
             return FittedParameters(parameters, estimate, count, 0.0 if fine else gap, saddle)
         stage += 1
         after = last = Progress(last.round, -np.inf, parameters)
+
+
+def single_gaussian(bound: Bound, parameters: Parameters) -> tuple[Bound, Parameters]:
+    """Return the model with the first component of a mixture alone."""
+    family, q = bound.posterior, bound.bound_state(parameters).q
+    single = replace(family, components=1)
+    alone = Mixture(array_namespace(q.mean).ones_like(q.weights[:1]), q.mean[:1, ...], q.spread[:1, ...])
+    return replace(bound, posterior=single), replace(parameters, posterior=single.pack(alone))
+
+
+def _is_not_better(mixture: BoundEstimate, single: BoundEstimate) -> bool:
+    """Whether the bound of a mixture is not clearly higher than that of a single Gaussian."""
+    error = math.hypot(mixture.mixture_standard_error, single.standard_error)
+    return mixture.mixture_elbo < single.elbo + 2.0 * error
+
+
+def keep_single(bound: Bound, single: FittedParameters) -> FittedParameters:
+    """Return the result of a single Gaussian as a mixture whose other components have almost no weight."""
+    family, K = bound.posterior, bound.posterior.components
+    alone = replace(bound, posterior=replace(family, components=1)).bound_state(single.parameters).q
+    xp, backend = array_namespace(alone.mean), backend_of(alone.mean)
+    weights = backend.asarray(np.asarray([1.0 - (K - 1) * NO_WEIGHT] + (K - 1) * [NO_WEIGHT]))
+    mean, spread = (xp.concat(K * [part], axis=0) for part in (alone.mean, alone.spread))
+    parameters = replace(single.parameters, posterior=family.pack(Mixture(weights, mean, spread)))
+    state, found = bound.bound_state(parameters), single.estimate
+    kl = -float(state.family.negative_kl(state.q, state.factor))
+    # The mixture is the single Gaussian. Only the lower bound of its entropy differs.
+    estimate = found._replace(elbo=found.expected_log_likelihood - kl, kl=kl)
+    return single._replace(parameters=parameters, estimate=estimate)
 
 
 def fit_batches(

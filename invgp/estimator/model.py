@@ -38,7 +38,7 @@ from invgp.likelihoods import Likelihood
 
 MIN_THREADED_SIZE = 500  # rows and columns: BLAS threads slow down smaller matrix products
 KERNEL_SETTINGS = ("length_scale", "variance")  # of the model, for kernels that are given by name
-MIN_WEIGHT = 1e-3  # of a component: smaller weights give a warning
+MIN_WEIGHT = 1e-2  # of a component: smaller weights give a warning
 
 
 @dataclass(eq=False, repr=False)

@@ -15,7 +15,7 @@ from invgp.core.training.reflections import region_factors
 from invgp.core.training.restarts import shorten_length_scales
 from invgp.estimator import SAVIGP
 from invgp.estimator.initialisation import initialise
-from invgp.likelihoods import GPRN, BlackBox, Gaussian, StudentT
+from invgp.likelihoods import GPRN, BlackBox, Gaussian, Poisson, StudentT
 
 NOISE = 0.1
 
@@ -254,6 +254,32 @@ def test_that_two_components_find_two_modes_and_predict_better():
     assert bounds[2][2] < bounds[1][2]  # the lower bound of the entropy hides this
     assert min(scores[2]) > 0.0 > -100 > min(scores[1])
     assert model.bound(X, train, entropy="monte carlo") == pytest.approx(bounds[2][0], abs=0.2)
+
+
+@pytest.mark.parametrize("posterior", ["full", "diagonal"])
+def test_that_two_components_are_not_worse_than_one(posterior):
+    """The posterior has one mode, so the best single Gaussian is kept unless two components are clearly better."""
+    y = np.random.default_rng(0).poisson(np.exp(1 + 0.5 * np.sin(1.5 * X[:, 0])))
+    one = SAVIGP(Poisson(), inducing=8, posterior=posterior).fit(X, y)
+    two = SAVIGP(Poisson(), inducing=8, posterior=posterior, components=2)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ConvergenceWarning)
+        two.fit(X, y)
+    assert two.mixture_bound_ >= one.bound_ - 1e-6
+    if two.weights_.min() < 0.01:
+        assert any("reduce components" in str(one.message) for one in told)
+        np.testing.assert_allclose(two.predict(X), one.predict(X), rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_that_mini_batches_find_two_modes():
+    curve = 1 + 0.5 * np.sin(1.5 * X[:, 0])
+    train = np.column_stack([curve**2 + NOISE * np.random.default_rng(0).standard_normal(60), np.full(60, np.nan)])
+    box = BlackBox(squares_or_values, latents=1, outputs=2)
+    method = MiniBatches(("posterior",), epochs=100)
+    model = SAVIGP(box, length_scale=1.5, inducing=10, components=2, method=method).fit(X, train)
+    assert model.weights_.min() > 0.1
+    assert np.prod(model.inducing_posterior().mean[:, 0].mean(axis=1)) < 0  # of opposite signs
 
 
 def test_that_vanishing_weights_are_reported(noisy_data, monkeypatch):
