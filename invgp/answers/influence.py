@@ -1,10 +1,11 @@
 """Which data constrain which field where, and which data pull hardest.
 
-Posterior covariances give what the posterior would be without a datum y, exactly in the linear Gaussian case. With its
-prediction g and noise variance s2, the leverage h = var(g) / s2 is the share of the prediction that the datum itself
-determines, and without it the mean of a field f would move by -cov(f, g) (y - mean(g)) / (s2 (1 - h)). The division by
-1 - h magnifies errors of the moments, so that those of a Gaussian posterior are computed without draws. What whole
-sources contribute is found by posteriors without them, on the emulator or the runs in the ledger.
+If the posterior is Gaussian, its covariances give what it would be without a datum y. With its prediction g and noise
+variance s2, the leverage h = var(g) / s2 is the share of the prediction that the datum itself determines, and without
+it the mean of a field f would move by -cov(f, g) (y - mean(g)) / (s2 (1 - h)). The division by 1 - h magnifies errors
+of the moments, so that these are computed without draws. For other posteriors, these formulas are wrong where 1 - h is
+small: their draws are weighted instead (`influence_draws`). What whole sources contribute is found by posteriors
+without them, on the emulator or the runs in the ledger.
 """
 
 from __future__ import annotations
@@ -45,11 +46,12 @@ class DatumInfluence(NamedTuple):
     leverage : array, shape (N, P)
         Share of its own prediction that the datum determines, between 0 and 1; NaN if missing.
     pull : array, shape (N, P)
-        Largest shift of a process at a place that the datum causes, in standard deviations of the process.
+        Largest shift of a process at a place that the datum causes, in standard deviations of the process; NaN if it
+        is missing, or if the posterior without it is not known.
     place, process : array of int, shape (N, P)
         Where, and of which process, this shift is.
     information : array, shape (N,)
-        Information that only the data of the site give, in nats.
+        Information that only the data of the site give, in nats; NaN if it is not known.
     """
 
     leverage: Floats
@@ -75,7 +77,11 @@ def data_groups(problem: Problem) -> list[DataGroup]:
             mask[:, columns] = True
             groups.append(DataGroup(name, mask & observed))
     direct = [part.name for part in problem.parts if part.direct and not len(part.sites)]
-    return [group for group in groups if group.name in direct or (group.mask.any() and (observed & ~group.mask).any())]
+    return [
+        group
+        for group in groups
+        if group.name in direct or (group.mask.any() and (direct or (observed & ~group.mask).any()))
+    ]
 
 
 class DataMoments(NamedTuple):
@@ -272,6 +278,7 @@ def influence_dataset(
         "invgp_coordinates": coordinates,
         "invgp_latents": posterior.attrs["invgp_latents"],
         "invgp_observations": " ".join(name.removesuffix("_observed") for name in kept),
+        "invgp_unknown_pulls": int(np.sum(np.isfinite(problem.survey.Y) & np.isnan(found.pull))),
         "invgp_runs": 0,
     }
     if "node" in dataset.dims:

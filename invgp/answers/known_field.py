@@ -49,11 +49,14 @@ class FieldDrawsAndData(NamedTuple):
     curvature : array, shape (N, P)
         Variance of the outputs that is not linear in the modes of the field; infinite unless the moments of the modes
         are exact.
+    is_gaussian : bool
+        Whether the posterior of the modes is Gaussian.
     """
 
     latents: Floats
     outputs: Floats
     curvature: Floats
+    is_gaussian: bool
 
 
 def check_ledger(ledger: Path | None) -> Path:
@@ -105,15 +108,25 @@ def revise_field(problem: Problem, ledger: Path, seed: int, learnt: str = "") ->
     )
 
 
-def _search(problem: Problem, ledger: Path, seed: int) -> tuple[FieldSearch, FieldSearchState]:
-    """Find the posterior of a field model on the runs in its ledger."""
+def draw_without_data(problem: Problem, ledger: Path, seed: int) -> Floats:
+    """Draw physical values (R, G, L) at the nodes from the prior given the direct data, without data of simulators."""
+    _, state = _search(problem, ledger, seed, use_runs=False)
+    normals = balanced_normals(np.random.default_rng(seed), GAUSSIAN_DRAWS, state.model.variables)
+    return np.asarray(problem.to_physical(state.model.field.latents(normals)))
+
+
+def _search(
+    problem: Problem, ledger: Path, seed: int, *, use_runs: bool = True
+) -> tuple[FieldSearch, FieldSearchState]:
+    """Find the posterior of a field model on the runs in its ledger; without them, return the first state."""
     with open_recorders(problem, ledger) as recorders:
         first, *others = [part.name for part in problem.parts if not part.direct]
         sources = {name: recorders[name] for name in others if name in recorders}
         simulator = Simulator(problem, Path(), budget=0, recorder=recorders.get(first), source_recorders=sources)
         runner = Runner(simulator, coarse_simulator(simulator, recorders, new_runs=False))
         search, state = prepare_field(problem, select_backend("cpu"), runner, seed)
-        state = search_known_runs(search, runner, state)
+        if use_runs:
+            state = search_known_runs(search, runner, state)
     if not isinstance(search, FieldSearch) or not isinstance(state, FieldSearchState):
         raise TypeError("the problem is no field model")
     return search, state
@@ -145,7 +158,7 @@ def draw_data(problem: Problem, ledger: Path, seed: int) -> FieldDrawsAndData:
     else:
         curvature = np.full(outputs.shape[1:], np.inf)
     count = None if problem.grid is None else problem.grid.size  # without the sites of site models
-    return FieldDrawsAndData(model.field.latents(w)[:, :count], outputs, curvature)
+    return FieldDrawsAndData(model.field.latents(w)[:, :count], outputs, curvature, draws is None)
 
 
 def field_evidence(problem: Problem, ledger: Path, seed: int) -> Evidence:

@@ -142,7 +142,12 @@ def summarise_influence(found: xr.Dataset) -> Summary:
     tables = [Table(("pull hardest", "site", "own share", "shift / std", "of", "at"), pulls)]
     if groups:
         tables.insert(0, Table(("", "latent", "mean reduction of std", "largest"), groups))
-    return Summary(tables, [], [])
+    unknown = int(found.attrs.get("invgp_unknown_pulls", 0))
+    doubts = [
+        f"The pull of {count_noun(unknown, 'datum', 'data')} is not known, because the weights of the draws without "
+        "them are not reliable. Others pull harder, or the posterior cannot be sampled without them."
+    ]
+    return Summary(tables, [], doubts if unknown else [])
 
 
 def summarise_design(found: xr.Dataset) -> Summary:

@@ -311,7 +311,8 @@ def _check_field_model(values: Sequence[_Value], key: str) -> None:
         if not value.expression.linear:
             raise ConfigError(
                 f"{key}.values.{value.observation.name}.quantity: must be a linear function of latents with link = "
-                f"'identity' with forward.kind = 'field', was {value.expression.text!r}"
+                f"'identity' with forward.kind = 'field', was {value.expression.text!r}; make the logarithm of a "
+                "positive quantity the latent, and let the forward model compute its exponential"
             )
 
 

@@ -48,11 +48,12 @@ def test_that_answers_about_a_linear_field_model_with_a_borehole_are_exact(tmp_p
     assert revised.attrs["invgp_log_evidence"] == pytest.approx(exact[1], abs=0.05)
     influence = invgp.influence(paths[0], config=problems["usual"])
     stds = []
-    for rows in (slice(0, None), slice(0, SENSORS)):  # with and without the borehole
+    for rows in (slice(0, None), slice(SENSORS, None), slice(0, SENSORS)):  # all, only the borehole, and without it
         K, B, R = prior_covariance(problems["usual"]), A[rows], noise[rows, rows]
         stds.append(np.sqrt(np.diagonal(K - K @ B.T @ np.linalg.solve(B @ K @ B.T + R, B @ K))))
-    assert influence["data_label"].values.tolist() == ["well"]
-    np.testing.assert_allclose(influence["field_reduction"][0], 1.0 - stds[0] / stds[1], atol=0.02)
+    assert influence["data_label"].values.tolist() == ["survey", "well"]
+    for k in range(2):
+        np.testing.assert_allclose(influence["field_reduction"][k], 1.0 - stds[0] / stds[k + 1], atol=0.02)
     with pytest.raises(invgp.InvgpError, match=r"^by: must be 'site' or 'block', since the problem has one source of"):
         invgp.crossvalidate(paths[0], by="source", config=problems["usual"])
     assert [path.with_suffix(".ledger.sqlite").read_bytes() for path in paths] == before

@@ -1,7 +1,6 @@
 """Influence of data against inversions without them."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,9 +8,10 @@ from scipy.linalg import block_diag
 
 import invgp
 from helpers.command_line import run_in_process, write_files
-from helpers.linear_evidence import product_problem
+from helpers.markov_chain import NOISE, chain_problem, exact_chain
 from helpers.problems import linear_problem
-from invgp.answers.emulated_problem import hide_data
+from invgp.answers.cross_validation import draws_of
+from invgp.answers.emulated_problem import emulate, hide_data, runs_of, stored_factors
 from invgp.answers.influence import (
     DataGroup,
     DataMoments,
@@ -21,6 +21,7 @@ from invgp.answers.influence import (
     moments_of_draws,
 )
 from invgp.answers.known_field import balanced_normals
+from invgp.answers.left_out_data import LeaveOut
 
 
 def without(problem, n, p):
@@ -128,20 +129,50 @@ def test_that_the_influence_of_precise_data_is_exact():
 
 
 @pytest.mark.slow
-def test_that_the_pull_in_a_curved_problem_is_near_that_of_an_inversion_with_the_simulator():
-    """The formula is that of the linear case; with a datum that is off by three standard deviations."""
-    problem = product_problem()
-    [observation] = problem.survey.observations
-    values = observation.values.copy()
-    values[3] += 0.9
-    problem = replace(problem, survey=replace(problem.survey, observations=(replace(observation, values=values),)))
+@pytest.mark.parametrize("model", ["bent", "two modes"])
+def test_that_influence_and_scores_in_a_nonlinear_problem_are_exact(model):
+    """Against sums over a grid without each datum; one datum is off by four standard deviations."""
+    problem = chain_problem(model)
+    y = problem.survey.Y[:, 0]
     posterior = invgp.invert(problem)
-    found = invgp.influence(posterior, config=problem)
-    other = invgp.invert(without(problem, 3, 0))
-    shift = max(float((abs(posterior[k] - other[k]) / posterior[f"{k}_std"]).max()) for k in "ab")
-    assert int(np.argmax(found["y_pull"].values)) == 3
-    assert float(found["y_pull"][3]) == pytest.approx(shift, rel=0.35)
+    found = invgp.influence(posterior, config=problem, hardest=8)
+    scores = invgp.crossvalidate(posterior, config=problem)["held_out_log_score"].values
+    exact = exact_chain(model, y)
+    for n in range(len(y)):
+        other = exact_chain(model, y, (n,))
+        pull = np.abs((exact.mean - other.mean) / exact.std).max()
+        assert float(found["y_pull"][n]) == pytest.approx(pull, abs=0.15, rel=0.15)
+        ratio = (other.prediction_std[n] / NOISE) ** 2
+        assert float(found["y_leverage"][n]) == pytest.approx(ratio / (1.0 + ratio), abs=0.06)
+        assert float(found["site_information"][n]) == pytest.approx(0.5 * np.log1p(ratio), abs=0.2)
+        # The score of a datum far outside its prediction depends on few draws.
+        assert scores[n] == pytest.approx(other.log_density[n], abs=0.3 if other.log_density[n] > -3.0 else 0.7)
+    assert found.attrs["invgp_unknown_pulls"] == 0
     assert data_groups(problem) == []
+
+
+@pytest.mark.slow
+def test_that_draws_give_the_exact_influence_in_a_linear_problem():
+    """The same numbers by weights of draws, and by draws without the datum, as by the closed form."""
+    problem = linear_problem()
+    posterior = invgp.invert(problem)
+    exact = invgp.influence(posterior, config=problem)
+    sampled = invgp.influence(posterior.assign_attrs(invgp_gaussian_k_hat=1.0), config=problem)
+    assert sampled.attrs["invgp_unknown_pulls"] <= 3  # without reliable weights
+    for name in ("first", "second"):
+        known = np.isfinite(sampled[f"{name}_pull"].values)
+        for what, limit in (("leverage", 0.0), ("pull", 0.06)):
+            one, other = (part[f"{name}_{what}"].values[known] for part in (sampled, exact))
+            np.testing.assert_allclose(one, other, atol=0.3 if limit else 0.03, rtol=limit)
+    known = np.isfinite(sampled["site_information"].values)
+    np.testing.assert_allclose(sampled["site_information"][known], exact["site_information"][known], atol=0.25)
+    emulated = emulate(problem, runs_of(posterior, problem, None), 0, stored_factors(posterior))
+    again = LeaveOut(emulated, draws_of(posterior, emulated))
+    mask = np.zeros(problem.survey.Y.shape, dtype=bool)
+    mask[4, 0] = True
+    after = again.sample_without(mask, again.without(mask)).latents
+    shift = (again.sampled_mean - after.mean(axis=0)) / again.latents.std(axis=0)
+    assert np.abs(shift).max() == pytest.approx(float(exact["first_pull"][4]), abs=0.2)
 
 
 @pytest.mark.slow
