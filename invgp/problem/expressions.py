@@ -315,7 +315,7 @@ class _Parser:
         degree = 2 if any(part.degree for part in parts) else 0
         match name, parts:
             case ("exp" | "log" | "log10", [one]):
-                inner, function = self.convert(one, "1"), FUNCTIONS[name]
+                inner, function = self._without_unit(name, one), FUNCTIONS[name]
                 return Term(lambda v: function(inner.evaluate(v)), "1", degree, one.dimension)
             case ("sqrt", [one]):
                 return self._power(one, ast.Constant(0.5))
@@ -329,6 +329,15 @@ class _Parser:
             f"{name!r} of {len(parts)} is not known; there are abs, exp, log, log10 and sqrt of one, "
             "minimum and maximum of two"
         )
+
+    def _without_unit(self, name: str, term: Term) -> Term:
+        """Convert the argument of a function that is only defined for numbers."""
+        if not Unit(term.unit).is_convertible("1"):
+            raise self._error(
+                f"{name} is defined for numbers, and {term.unit!r} cannot be converted to '1': divide its argument by "
+                f'quantity(1, "{term.unit}")'
+            )
+        return self.convert(term, "1")
 
     def _quantity(self, arguments: list[ast.expr]) -> Term:
         match arguments:
