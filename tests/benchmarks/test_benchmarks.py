@@ -42,6 +42,19 @@ def test_that_complete_fits_are_compared_with_exact_ones(benchmark, capsys):
     assert float(dense[-2]) > float(dense[-1]) - 0.05
 
 
+@pytest.mark.slow
+def test_that_two_components_have_the_higher_bound_where_there_are_two_modes(benchmark, tmp_path):
+    record, names = tmp_path / "record.json", ["two modes, K = 1", "two modes, K = 2"]
+    estimator = benchmark("estimator")
+    table = estimator.main(["--without-gpflow", "--record", str(record), "--only", *names])
+    assert [row[0] for row in table.rows] == names
+    one, two = (float(row[3]) for row in table.rows)
+    assert two == pytest.approx(one + math.log(2), abs=0.2)  # two equal modes that do not overlap
+    assert float(table.rows[1][4]) > 0.0 > -100 > float(table.rows[0][4])
+    assert [row[0] for row in estimator.recorded_rows(record)] == names
+    assert "invgp" in estimator.recorded_versions(record)
+
+
 def test_that_the_linear_algebra_of_a_field_is_compared_with_its_runs(benchmark, capsys):
     found = benchmark("field").main(["--nodes", "10", "--data", "30", "--runs", "30"])
     assert found["seconds"] > 0.0
