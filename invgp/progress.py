@@ -279,14 +279,17 @@ class ProgressState:
         return self.done / total if total else float(self.purpose == "finished")
 
     def _time_left(self, pace: float | None) -> str:
-        """Return the longest time of the runs that follow, at a pace in s per run; nothing if none are planned.
+        """Return the time of the runs that follow, at a pace in s per run: as planned, and at most.
 
         It does not contain the time of the inference itself, which is most of the time if runs are fast.
         """
-        left = self._runs_left()
+        left, most = self._runs_left(), max(self.most_runs - self.done, self.batch_size - self.batch_done)
         if pace is None:
             return " | up to - of runs"
-        return f" | up to {format_duration(left * pace)} of runs" if left else ""
+        if not left:
+            return ""
+        planned = f"{format_duration(left * pace)}, at most " if left < most else "up to "
+        return f" | {planned}{format_duration(most * pace)} of runs"
 
     def _runs_left(self) -> int:
         """Return the most runs that may follow: those of the plan, or all that are allowed once it is exceeded."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from invgp.problem import Problem
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 C = TypeVar("C")
 
@@ -144,13 +146,23 @@ def find_posterior(path: T, config: C | None = None) -> tuple[T | Path, C | Path
 
 
 def read_posterior(posterior: xr.Dataset | str | Path) -> xr.Dataset:
-    """Read a posterior, or return the dataset, unless it is a calibration."""
-    if isinstance(posterior, str | Path):
-        dataset, source = netcdf.read(posterior), Path(posterior)
-        refuse_calibration(dataset, source)
-        return dataset
-    refuse_calibration(posterior, None)
-    return posterior
+    """Read a posterior, or return the dataset, unless it is a calibration; warn if it has not converged."""
+    source = Path(posterior) if isinstance(posterior, str | Path) else None
+    dataset = netcdf.read(posterior) if isinstance(posterior, str | Path) else posterior
+    refuse_calibration(dataset, source)
+    warn_unless_converged(dataset, source)
+    return dataset
+
+
+def warn_unless_converged(posterior: xr.Dataset, source: Path | None) -> None:
+    """Log a warning if a posterior, or a map of one, has not converged."""
+    from invgp.posterior.attributes import has_converged  # noqa: PLC0415 - as above
+
+    if not has_converged(posterior):
+        of = "" if source is None else f"{source.name}: "
+        _log.warning(
+            "%sthe posterior has not converged (%s)", of, posterior.attrs.get("invgp_status", "it was stopped")
+        )
 
 
 def read_mode(posterior: xr.Dataset | str | Path, mode: int | None) -> xr.Dataset:

@@ -19,6 +19,7 @@ from invgp.api.posterior_files import (
     refuse_calibration,
     select_one_mode,
     source_of,
+    warn_unless_converged,
 )
 from invgp.errors import ArgumentError, ConfigError, LedgerError
 
@@ -121,12 +122,9 @@ def plot(
     target = _figure_path(source or Path("posterior.nc"), None if output is None else Path(output), format)
     check_writable(target, "output")
     from invgp import plots  # noqa: PLC0415 - mistakes are reported without waiting for matplotlib
-    from invgp.posterior.attributes import has_converged  # noqa: PLC0415 - as above
 
     plots.check_format(target, "output")
     dataset = plots.slice_grid(read_mode(posterior, mode), dict(at or {}))
-    if not has_converged(dataset):
-        logger.warning("the posterior has not converged (%s)", dataset.attrs.get("invgp_status", "it was stopped"))
     selected = plots.select_latents(dataset, tuple(latents), tuple(str(layer) for layer in layers))
     options = replace(
         _figure_options(selected, tuple(show), limits or {}, hatch_below),
@@ -253,6 +251,7 @@ def export(
     check_writable(path, "output")
     with nullcontext(posterior) if not isinstance(posterior, str | Path) else netcdf.open_dataset(posterior) as dataset:
         refuse_calibration(dataset, source)
+        warn_unless_converged(dataset, source)
         check_not_survey(path, dataset)
         return exporters.export(select_one_mode(dataset, mode), format, path, variables)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -37,6 +38,7 @@ LONGEST_WAIT = 5.0  # s: the misfit at every site is computed if it takes less
 LONGEST_COMPILATION = 60.0  # s: a Python function whose first call took less is called again, without compilation
 LONGEST_PILOT, LONGEST_UNRECORDED = 10.0, 1.0  # s: a shorter pilot is made by itself, with and without a ledger
 MOST_TRIED, FEWEST_TRIED = 20, 3  # runs at draws from the prior without a pilot, if they take less than LONGEST_WAIT
+SHORTEST_RUN = 1e-3  # s, for forecasts
 LONG_PILOT = 2.0  # s: a longer pilot measures the pace better than a single run
 
 
@@ -89,6 +91,7 @@ def command(config: Path, data: Path | None, without: tuple[str, ...], workers: 
             print_line(f"\nOne run of {forward.name!r}{of} at the prior mean, {run_place(trial.part)}:")
             print_quantities("in", forward.inputs, trial.rows[0])
             print_quantities("out", forward.outputs, trial.outcome.outputs[0])
+        print_undeclared_units(problem)
         print_misfit(problem, modelled)
         stop_at_conflict(problem, modelled)
         coarse = try_coarse_models(problem, directory)
@@ -117,6 +120,7 @@ def command(config: Path, data: Path | None, without: tuple[str, ...], workers: 
             ],
             "seconds_a_run": seconds,
             "runs": cost.runs,
+            "runs_if_bent": cost.high,
             "tried_runs": 0 if tried is None else tried.runs,
             "failed_runs": 0 if tried is None else tried.failed,
             "pilot_runs": 0 if first is None else first.runs,
@@ -440,6 +444,29 @@ def as_dictionary(quantities: Sequence[Quantity], row: Floats) -> dict[str, dict
     return {q.name: {"unit": q.unit, "values": values} for q, values in zip(quantities, parts, strict=True)}
 
 
+def print_undeclared_units(problem: Problem) -> None:
+    """Name the outputs of simulators that are taken to be in the unit of their observation, as no unit is declared."""
+    units = {observation.name: observation.unit for observation in problem.survey.observations}
+    names = [name for name in outputs_without_unit(problem.config_text) if name in units]
+    if names:
+        listed = ", ".join(f"{name} in {units[name]}" for name in names)
+        print_line(
+            f"No unit is declared for these outputs of the simulator; that of the observation is assumed: {listed}."
+        )
+
+
+def outputs_without_unit(config: str) -> list[str]:
+    """Return the observations whose output has no unit in the text of a configuration."""
+    try:
+        document = tomllib.loads(config)
+    except tomllib.TOMLDecodeError:
+        return []
+    sources = [one for one in document.get("sources", {}).values() if isinstance(one, dict)]
+    outputs = [output for table in (document, *sources) for output in table.get("forward", {}).get("outputs", [])]
+    tables = [output if isinstance(output, dict) else {"name": output} for output in outputs]
+    return [table.get("source", table["name"]) for table in tables if "unit" not in table]
+
+
 def print_misfit(problem: Problem, modelled: Floats) -> None:
     """Print the noise and the misfit of the prior mean."""
     print_line("\nNoise, and misfit of the prior mean:")
@@ -492,6 +519,11 @@ def print_coarse_cost(cost: Cost, trials: Sequence[Trial], workers: int) -> None
     )
 
 
+def describe_run_time(seconds: float) -> str:
+    """Return the duration of a run, rounded up to 1 ms."""
+    return "less than 1 ms" if seconds < SHORTEST_RUN else format_duration(seconds)
+
+
 def print_cost(problem: Problem, trials: Sequence[Trial], workers: int, pilot: Pilot | None) -> Cost:
     """Print the expected cost of the inversion, for the durations of the simulators."""
     from invgp.inference.pilot import expected_cost  # noqa: PLC0415 - it waits for SciPy
@@ -502,13 +534,19 @@ def print_cost(problem: Problem, trials: Sequence[Trial], workers: int, pilot: P
         total = sum(expected_cost(trial.part.problem).runs * trial.pace for trial in trials) / workers
     elif pilot is not None and pilot.pace * (pilot.runs - pilot.reused) > LONG_PILOT:
         total = cost.runs * pilot.pace
-    runs = " and ".join(format_duration(trial.seconds) for trial in trials)
+    runs = " and ".join(describe_run_time(trial.seconds) for trial in trials)
+    total = max(total, SHORTEST_RUN * cost.runs)  # invgp itself takes longer to make a faster run and record it
     print_line(
         f"\nA run takes {runs}. {cost.words}: about {cost.runs:,} runs, "
         f"{format_duration(total)} of simulation with {count_noun(workers, 'worker')}."
     )
+    if cost.high > cost.runs:
+        print_line(f"A bent posterior, or one with several modes, can take {cost.high:,}.")
     if pilot is not None and (ledger := ledger_path(problem, problem.output.file)) is not None:
         print_line(f"The first {pilot.runs:,} of them are in {ledger}; `invgp run` continues from there.")
     default = "" if problem.inference.max_runs is not None else ", its default"
-    print_line(f"Never more than inference.max_runs = {cost.most:,} runs{default}.")
+    kinks = (
+        "" if problem.grid is not None or cost.high >= cost.most else " Kinks and jumps of the simulator can take more."
+    )
+    print_line(f"Never more than inference.max_runs = {cost.most:,} runs{default}.{kinks}")
     return cost

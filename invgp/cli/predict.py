@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from invgp import netcdf
-from invgp.api import find_posterior, refuse_calibration
+from invgp.api import find_posterior
 from invgp.api.output_paths import check_map_path, check_not_survey
+from invgp.api.posterior_files import read_posterior
 from invgp.cli.console import current_console, json_option, print_json, print_line, print_warning
 from invgp.cli.options import MODE_HELP, FilePath, FiniteRange
 from invgp.errors import ArgumentError
@@ -66,8 +66,7 @@ def command(
 ) -> None:
     """Compute the posterior of POSTERIOR, a file of `invgp run`, on a grid or at points, without the simulator."""
     posterior, _ = find_posterior(posterior)
-    dataset = netcdf.read(posterior)
-    refuse_calibration(dataset, posterior)
+    dataset = read_posterior(posterior)
     output = output or posterior.with_suffix(".map.nc")
     check_map_path(output, posterior)
     check_not_survey(output, dataset)

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+import numpy as np
 
 from invgp import api
 from invgp.cli.console import json_option, print_json, print_line
 from invgp.cli.options import LARGEST_SEED, FilePath, default_of
 from invgp.cli.text_tables import print_summary
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def print_extent(found: xr.Dataset) -> None:
+    """Print how many of the data were compared, if the runs did not suffice for all."""
+    from invgp.answers.prior_check import prior_rows  # noqa: PLC0415 - help does not wait for xarray
+
+    compared = sum(row.compared for row in prior_rows(found))
+    names = str(found.attrs["invgp_observations"]).split()
+    data = sum(int(np.isfinite(found[f"{name}_observed"].values).sum()) for name in names)
+    if 0 < compared < data:
+        needed = math.ceil(int(found.attrs["invgp_runs"]) * data / compared)
+        print_line(
+            f"{compared:,} of {data:,} data were compared, at evenly spaced sites; --runs {needed} compares about all."
+        )
 
 
 @click.command(
@@ -50,6 +70,7 @@ def command(
     conflicts = list(filter(None, str(found.attrs["invgp_conflicts"]).splitlines()))
     made, reused = int(found.attrs["invgp_runs"]), int(found.attrs["invgp_runs_from_ledger"])
     print_summary(found)
+    print_extent(found)
     for path in (output, plot):
         print_line(path)
     print_json(

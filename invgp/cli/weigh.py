@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +11,9 @@ from invgp import api
 from invgp.cli.console import json_option, print_json, print_line
 from invgp.cli.options import FilePath
 from invgp.cli.text_tables import print_summary
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 @click.command(
@@ -38,8 +42,17 @@ def command(
     """Compare the evidence of POSTERIORS, alternative models of the same data, without simulator runs."""
     found = api.weigh(*posteriors, config=config, names=names, output=output, plot=plot)
     from invgp.answers.evidence import evidence_rows  # noqa: PLC0415 - help does not wait for xarray
+    from invgp.posterior.attributes import convergence_warning  # noqa: PLC0415
 
+    doubtful = {path.name: text for path in posteriors if (text := convergence_warning(_open(path)))}
     print_summary(found)
+    for name, text in doubtful.items():
+        print_line(f"{name}: {text} Its evidence, and all probabilities in the table, are doubtful.")
     for path in filter(None, (output, plot)):
         print_line(path)
-    print_json({"models": evidence_rows(found), "evidence": output, "figure": plot})
+    print_json({"models": evidence_rows(found), "evidence": output, "figure": plot, "not_converged": list(doubtful)})
+
+
+def _open(path: Path) -> xr.Dataset:
+    """Read a posterior, which may be given by its configuration."""
+    return api.open_posterior(api.find_posterior(path)[0])

@@ -262,6 +262,8 @@ class CostOptions:
     field_growth, fewest_batches : float
         Runs of a field model relative to those of its pilot, divided by the squared part of the variance that is due to
         few runs after it; and the least of this ratio.
+    bent_field, bent : float
+        Runs of a field model, and of a Gaussian posterior, relative to their forecast, that a bent posterior can take.
     """
 
     usual_steps: int = 4
@@ -278,14 +280,28 @@ class CostOptions:
     usual_corrections: int = 60
     field_growth: float = 9.5
     fewest_batches: float = 2.0
+    bent_field: float = 3.0
+    bent: float = 2.0
 
 
 class Cost(NamedTuple):
-    """Expected number of runs, the largest number, and an explanation for users; the same for a coarse model."""
+    """Expected number of runs, the largest number, and an explanation for users; the same for a coarse model.
+
+    Attributes
+    ----------
+    runs, most : int
+        Number of runs if the posterior has a simple shape, and the largest number.
+    words : str
+    high : int
+        Number of runs with a bent posterior, or one that the first runs do not show.
+    coarse_runs, most_coarse : int
+        The first two for the coarse model.
+    """
 
     runs: int
     most: int
     words: str
+    high: int
     coarse_runs: int = 0
     most_coarse: int = 0
 
@@ -307,7 +323,17 @@ def expected_cost(problem: Problem, pilot: Pilot | None = None, options: CostOpt
             runs, words = pilot.runs, "The inversion needs no more runs than those of the pilot"
         runs = max(runs, pilot.runs)
     runs = min(runs, most)
-    return Cost(runs, most, words, *_coarse_cost(problem, pilot, runs, options))
+    high = runs if pilot is not None and pilot.finished else min(max(_high_cost(problem, runs, options), runs), most)
+    return Cost(runs, most, words, high, *_coarse_cost(problem, pilot, runs, options))
+
+
+def _high_cost(problem: Problem, runs: int, options: CostOptions) -> int:
+    """Return the number of runs of an inversion whose posterior is less simple than the forecast assumes."""
+    if problem.grid is not None:
+        return math.ceil(options.bent_field * runs)
+    if problem.inference.emulator and can_emulate(problem) and can_draw(problem):
+        return run_budget(problem)  # of the emulator
+    return math.ceil(options.bent * runs)
 
 
 def _coarse_cost(problem: Problem, pilot: Pilot | None, runs: int, options: CostOptions) -> tuple[int, int]:

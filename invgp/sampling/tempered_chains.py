@@ -19,7 +19,7 @@ approximate density; ter Braak (2006), for jumps by differences; Margossian et a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -117,11 +117,46 @@ class RunsSpent(Exception):  # noqa: N818 - not an error
     ----------
     power : float
         Smallest power of the likelihood that was reached.
+    needed : int or None
+        Number of runs that may suffice, extrapolated from the growth of the power; None if it is not known.
     """
 
-    def __init__(self, power: float) -> None:
+    def __init__(self, power: float, needed: int | None = None) -> None:
         super().__init__(f"the power of the likelihood was {power:g}")
-        self.power = power
+        self.power, self.needed = power, needed
+
+
+AFTER_TEMPERING = 1.5  # runs in all, relative to those until the power is 1: for the warm-up and a few draws
+
+
+def extrapolate_runs(path: Sequence[tuple[int, float]]) -> int | None:
+    """Extrapolate the number of runs of tempered chains, whose power grows by similar factors at each level.
+
+    Parameters
+    ----------
+    path : sequence of (int, float)
+        Number of runs, and power of the likelihood, after each level.
+
+    Returns
+    -------
+    int or None
+        Number of runs, with two digits; None with fewer than two levels.
+    """
+    known = [(runs, power) for runs, power in path if power > 0.0]
+    if len(known) < 2:
+        return None
+    (before, low), (runs, power) = known[(len(known) - 1) // 2 if len(known) > 2 else 0], known[-1]
+    if power < 1.0:
+        if power <= low:
+            return None
+        runs += math.ceil((runs - before) * math.log(1.0 / power) / math.log(power / low))
+    return _round_up(AFTER_TEMPERING * runs)
+
+
+def _round_up(number: float) -> int:
+    """Round a number up to two digits."""
+    unit = 10 ** max(math.floor(math.log10(number)) - 1, 0)
+    return math.ceil(number / unit) * unit
 
 
 @dataclass(frozen=True)
@@ -215,6 +250,7 @@ class _Sampler:
         self.report = report or (lambda *_: None)
         self.rng, self.resampling, self.drawing = rng.spawn(3)
         self.fractions = _fractions()
+        self.path: list[tuple[int, float]] = []
 
     def sample(self) -> Chains:
         target, options = self.target, self.options
@@ -226,6 +262,7 @@ class _Sampler:
             coordinates = self._coordinates(state, surrogate, active)
             for _ in range(options.moves):
                 state, _ = self._move(state, surrogate, coordinates, active, adapt=True)
+            self.path.append((target.runs, float(state.power.min())))
             self.report(float(state.power.min()), 0)
         state, jumps = self._without_failures(state), []
         for move in range(options.warmup):
@@ -413,7 +450,7 @@ class _Sampler:
 
     def _check_runs(self, blocks: Integers, power: float) -> None:
         if self.target.runs + self.chains * self.target.cost(blocks) > self.limits.runs:
-            raise RunsSpent(power)
+            raise RunsSpent(power, extrapolate_runs([*self.path, (self.target.runs, power)]))
 
 
 def _select(state: _State, chosen: Integers) -> _State:

@@ -360,9 +360,12 @@ def _describe_lack(runs: int, spent: RunsSpent, ledger: Path | None) -> str:
     reached = (
         f"{spent.power:.2g}, and must become 1" if spent.power < 1.0 else "1, but too few runs were left for draws"
     )
+    number = (
+        "" if spent.needed is None else f"; by the progress so far, about {max(spent.needed, runs):,} may be enough"
+    )
     return (
         f"runs: must be larger than {runs:,} here: the chains, which start at the prior, did not reach the posterior "
-        f"(the power of the likelihood was {reached}); fewer chains need fewer runs{kept}"
+        f"(the power of the likelihood was {reached}){number}; fewer chains need fewer runs{kept}"
     )
 
 

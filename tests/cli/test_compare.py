@@ -82,6 +82,8 @@ def test_that_few_runs_give_a_warning_or_a_message_and_more_converge(
     none = run_in_process(*command, "1000", cwd=folder)
     assert none.returncode == 2
     assert "--runs: must be larger than 1,000 here: the chains, which start at the prior, did not reach" in none.stderr
+    enough = int(re.search(r"by the progress so far, about ([\d,]+) may be enough", none.stderr)[1].replace(",", ""))
+    assert 1000 < enough <= 16_000
     few = run_in_process(*command, "8000", cwd=folder)
     assert few.returncode == 0, few.stderr
     assert "invgp: warning: the chains have not converged, and are no reference yet" in few.stderr

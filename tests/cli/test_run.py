@@ -57,7 +57,7 @@ def test_that_log_lines_hold_bound_runs_rate_and_time_left(finished_run: Finishe
     for i, line in enumerate(lines, start=1):
         printed = re.fullmatch(
             rf"emulator step (\d) \| iteration {i} \| ELBO -?[\d.]+ \| (\d+) runs, 0 failed \| "
-            r"[\d,.]+ runs/s \| up to [\d.]+ \S+ of runs",
+            r"[\d,.]+ runs/s \| (?:[\d.]+ \S+, at most|up to) [\d.]+ \S+ of runs",
             line,
         )
         assert printed is not None, line
@@ -185,7 +185,7 @@ def test_that_a_terminal_shows_a_live_display(tmp_path: Path) -> None:
     assert "inverting" in text
     assert re.search(r"evaluation 1, \d+ of 96 runs", text)
     assert "iteration 0 | ELBO -" in text
-    assert re.search(r"runs, 0 failed \| [\d,]+ runs/s \| up to [\d.]+ [mµ]?s of runs", text)
+    assert re.search(r"runs, 0 failed \| [\d,]+ runs/s \| ([\d.]+ [mµ]?s, at most|up to) [\d.]+ [mµ]?s of runs", text)
     assert "\x1b[2K" in text  # a line was drawn again
     drawn = re.split(r"\r|\n|\x1b\[\d*[AK]", text)
     plain = [re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", line) for line in drawn]
@@ -205,10 +205,10 @@ def test_that_a_display_shows_time_left_while_runs_follow() -> None:
     state.start_batch("step 1", 10)
     state.add_runs(5, 0)
     state.running = 0.5
-    assert state.text[2].endswith("| up to 500 ms of runs")
+    assert state.text[2].endswith("| 500 ms, at most 99.5 s of runs")
     state.add_runs(5, 0)
     state.running = 1.0
-    assert "up to" not in state.text[2]  # all planned runs are made
+    assert "of runs" not in state.text[2]  # all planned runs are made
     state.start_batch("step 2", 20)
     assert state.text[2].endswith("| up to 99 s of runs")  # 990 runs at 0.1 s
     state.start(5, 5)  # as of a monitor that knows no more

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import invgp
-from invgp.emulation.run_schedule import most_runs, runs_of_steps
+from invgp.emulation.run_schedule import most_runs, run_budget, runs_of_steps
 from invgp.errors import ConfigError, PriorConflictError
 from invgp.inference.pilot import Pilot, expected_cost, pilot_size, run_pilot
 from invgp.inference.prior_conflict import find_conflicts_at_prior_mean, find_prior_conflicts
@@ -98,6 +98,16 @@ def test_that_a_forecast_never_exceeds_the_budget():
     assert expected_cost(problem).runs == expected_cost(problem).most == 20
     hopeless = Pilot(12, 0, 0.0, False, (np.nan,))
     assert expected_cost(problem, hopeless).runs == 20
+
+
+def test_that_a_forecast_is_a_range():
+    problem, _ = line(exponential, posterior="sampled")
+    cost = expected_cost(problem)
+    assert cost.runs < cost.high == run_budget(problem) < cost.most
+    finished = Pilot(30, 0, 0.0, True, (0.01,))
+    assert expected_cost(problem, finished).high == expected_cost(problem, finished).runs == 30
+    small, _ = line(exponential, posterior="sampled", max_runs=50)
+    assert expected_cost(small).high == 50
 
 
 def test_that_site_models_have_a_default_budget():

@@ -23,7 +23,7 @@ from invgp.errors import RunsFailedError
 from invgp.problem import Problem
 from invgp.sampling.exact_target import Chains
 from invgp.sampling.simulated_sites import WhitenedPrior
-from invgp.sampling.tempered_chains import Limits, RunsSpent, sample_chains, shrunk_covariance
+from invgp.sampling.tempered_chains import Limits, RunsSpent, extrapolate_runs, sample_chains, shrunk_covariance
 from invgp.validation.comparison import spread_mcse
 from invgp.validation.reference_chains import default_chains, default_runs
 
@@ -233,3 +233,10 @@ def test_that_the_covariance_is_shrunk_as_by_ledoit_and_wolf() -> None:
 
 def test_that_the_default_number_of_chains_decreases_with_the_variables() -> None:
     assert [default_chains(variables) for variables in (1, 400, 904, 10**6)] == [256, 148, 64, 64]
+
+
+def test_that_the_runs_of_chains_are_extrapolated_from_the_growth_of_the_power():
+    path = [(1000 * (k + 1), 2.0 ** (k - 10)) for k in range(5)]  # the power doubles with every 1,000 runs
+    assert extrapolate_runs(path) == 17_000  # 11,000 until the power is 1, and half as many for the draws
+    assert extrapolate_runs([(1000, 0.5), (2000, 1.0)]) == 3000
+    assert extrapolate_runs(path[:1]) is None
