@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -138,7 +138,7 @@ def fit_blocks(
 
 def single_gaussian(bound: Bound, parameters: Parameters) -> tuple[Bound, Parameters]:
     """Return the model with the first component of a mixture alone."""
-    family, q = bound.posterior, bound.bound_state(parameters).q
+    family, q = cast(Full | Diagonal, bound.posterior), bound.bound_state(parameters).q
     single = replace(family, components=1)
     alone = Mixture(array_namespace(q.mean).ones_like(q.weights[:1]), q.mean[:1, ...], q.spread[:1, ...])
     return replace(bound, posterior=single), replace(parameters, posterior=single.pack(alone))
@@ -152,7 +152,7 @@ def _is_not_better(mixture: BoundEstimate, single: BoundEstimate) -> bool:
 
 def keep_single(bound: Bound, single: FittedParameters) -> FittedParameters:
     """Return the result of a single Gaussian as a mixture whose other components have almost no weight."""
-    family, K = bound.posterior, bound.posterior.components
+    family, K = cast(Full | Diagonal, bound.posterior), bound.posterior.components
     alone = replace(bound, posterior=replace(family, components=1)).bound_state(single.parameters).q
     xp, backend = array_namespace(alone.mean), backend_of(alone.mean)
     weights = backend.asarray(np.asarray([1.0 - (K - 1) * NO_WEIGHT] + (K - 1) * [NO_WEIGHT]))
