@@ -15,7 +15,9 @@ from invgp.emulation.emulator_inputs import Inputs
 from invgp.emulation.hermite_basis import Basis, bases
 from invgp.emulation.local_polynomials import RUNS_PER_FEATURE as LOCAL_RUNS_PER_FEATURE
 from invgp.emulation.local_polynomials import fit_local
+from invgp.emulation.log_polynomial import fit_logs
 from invgp.emulation.neighbours import Neighbours
+from invgp.emulation.piecewise import fit_pieces
 from invgp.emulation.polynomial import Polynomial, fit_polynomial
 from invgp.emulation.residual_process import ROUGH, SMOOTH, add_process
 from invgp.emulation.success_model import fit_success
@@ -39,6 +41,12 @@ SMALL = 0.1  # error in noise standard deviations below which only polynomials a
 NEGLIGIBLE = 0.01  # error in noise standard deviations below which no larger polynomial is fitted, unless stated
 LARGEST_SAMPLED = 10.0  # the same limit for emulators that are sampled
 ROUNDING = 1e-6  # loss in noise standard deviations below which the errors of candidates are rounding
+MOST_LOG_DEGREE, MOST_LOG_STAGES = 6, 4  # as below, of exponentials of polynomials
+MOST_PIECE_DEGREE = 6  # of the pieces of piecewise polynomials
+MOST_PIECE_STAGES = 4  # choices of the first stage of the runs of piecewise polynomials
+MOST_PIECE_RUNS = 1500  # runs of a piecewise polynomial, to limit time
+CONSISTENT = 4.0  # distance of a sum of squared residuals from its mean, in standard deviations, that fits the data
+PLAUSIBLE = 4.0  # prior standard deviations up to which the inputs of a run are plausible
 HOPELESS = 1.0  # noise standard deviations: larger errors count as this value, since the emulator is not used there
 
 
@@ -53,11 +61,15 @@ def fit_emulator(
 ) -> Emulator | None:
     """Fit several regressions and return the one with the smallest error on the latest runs.
 
+    If the emulator will be sampled, older runs that fit the data of their site count like the latest ones: a regression
+    that contradicts such a run excludes a part of the posterior.
+
     The candidates are polynomials of degree 1 to 8, fitted to all runs or to the runs of the last stages. If the error
-    of the best is not small, local polynomials and the best polynomial plus a Gaussian process are fitted too. All
-    errors are cross-validation errors. A fold consists of whole sites, because the runs of one site may be similar
-    (with few sites, of single runs). The runs of a stage should be drawn independently for each site: the runs of a
-    smooth field lie on a curve and contain little information away from it.
+    of the best is not small, local polynomials, maxima and minima of polynomials, exponentials of polynomials, and the
+    best polynomial plus a Gaussian process are fitted too. All errors are cross-validation errors. A fold consists of
+    whole sites, because the runs of one site may be similar (with few sites, of single runs). The runs of a stage
+    should be drawn independently for each site: the runs of a smooth field lie on a curve and contain little
+    information away from it.
 
     Parameters
     ----------
@@ -86,6 +98,10 @@ def fit_emulator(
     )
     trial.wanted = wanted
     trial.sampled = problem.inference.posterior == "sampled"
+    if trial.sampled:
+        trial.compared = trial.test_runs | _fits_data(problem, runs, noise_std) & (
+            np.abs(trial.x).max(axis=1) <= PLAUSIBLE
+        )
     with threadpool_limits(1):  # the matrices are small
         best = trial.best()
     if best is None:
@@ -151,6 +167,8 @@ class _EmulatorSelection:
         Whether the emulator will be sampled: draws go wherever it allows them, so that large errors count.
     wanted : float, in noise standard deviations
         Loss at which no larger polynomial is fitted.
+    test_runs, compared : array of bool, shape (R,)
+        Latest runs, which show the error of the emulator; and runs on which candidates are compared.
     """
 
     def __init__(
@@ -159,6 +177,7 @@ class _EmulatorSelection:
         self.runs, self.x, self.y, self.X, self.rng = runs, x, y, X, rng
         self.sampled, self.wanted = False, NEGLIGIBLE
         self.test_runs = np.ones(len(runs), dtype=bool) if everywhere else runs.latest(FEWEST_TEST_RUNS)
+        self.compared = self.test_runs
         self.folds = _folds(runs.sites, rng)
         self.order = rng.permutation(len(runs))
 
@@ -175,6 +194,8 @@ class _EmulatorSelection:
                 best,
                 self._fit_process(best, ROUGH),
                 None if linear is None else self._fit_process(linear, SMOOTH),
+                self._best_logs(best),
+                *(self._fit_pieces(best, stage) for stage in _first_stages(self.runs.stage)[-MOST_PIECE_STAGES:]),
                 *(self._fit_local(degree) for degree in (1, 2)),
             ]
         )
@@ -230,6 +251,63 @@ class _EmulatorSelection:
         errors[used] = left_out
         return _CandidateFit(surface, errors, self._loss(errors), surface.name + self._describe_stages(fit.stage))
 
+    def _best_logs(self, fit: _CandidateFit) -> _CandidateFit | None:
+        """Replace a polynomial by the best exponential of a polynomial at outputs that it describes better."""
+        best: _CandidateFit | None = None
+        if not self.sampled or fit.polynomial is None:
+            return None
+        for stage in _first_stages(self.runs.stage)[-MOST_LOG_STAGES:]:
+            used = self.order[(self.complete & self.runs.since(stage))[self.order]][:ENOUGH_RUNS]
+            failures = 0
+            for basis in bases(self.x.shape[1], MOST_FEATURES, MOST_LOG_DEGREE):
+                if len(used) < RUNS_PER_FEATURE * len(basis) or failures == MOST_FAILURES:
+                    break
+                found = fit_logs(
+                    fit.polynomial,
+                    basis,
+                    self.x[used],
+                    self.y[used],
+                    fit.errors[used],
+                    self.folds[used],
+                    LARGEST_SAMPLED,
+                )
+                before = best
+                if found is not None:
+                    surface, left_out = found
+                    errors = fit.errors.copy()
+                    errors[:, surface.outputs] = (self.y - surface(self.x, self.runs.sites))[:, surface.outputs]
+                    errors[used] = left_out
+                    name = surface.name + self._describe_stages(stage)
+                    best = _lowest_loss([best, _CandidateFit(surface, errors, self._loss(errors), name, None, stage)])
+                failures = failures + 1 if best is before else 0
+        return best
+
+    def _fit_pieces(self, fit: _CandidateFit, stage: int) -> _CandidateFit | None:
+        """Replace a polynomial by piecewise polynomials, fitted to the runs from a stage on, at outputs with errors."""
+        used = self.order[(self.complete & self.runs.since(stage))[self.order]][:MOST_PIECE_RUNS]
+        if not self.sampled or fit.polynomial is None or not len(used):
+            return None
+        outputs = np.flatnonzero([_root_mean_square(errors) > SMALL for errors in fit.errors[used].T])
+        found = fit_pieces(
+            fit.polynomial,
+            bases(self.x.shape[1], MOST_FEATURES, MOST_PIECE_DEGREE),
+            self.x[used],
+            self.y[used],
+            fit.errors[used],
+            self.folds[used],
+            outputs,
+        )
+        if found is None:
+            return None
+        surface, left_out = found
+        replaced = [each.output for each in surface.folds]
+        errors = fit.errors.copy()
+        errors[:, replaced] = (self.y - surface(self.x, self.runs.sites))[:, replaced]
+        errors[used] = left_out
+        return _CandidateFit(
+            surface, errors, self._loss(errors), surface.name + self._describe_stages(stage), None, stage
+        )
+
     def _fit_local(self, degree: int) -> _CandidateFit | None:
         basis = Basis(self.x.shape[1], degree, degree)
         neighbours = Neighbours.of(self.runs, self.x, self.complete, self.X)
@@ -254,9 +332,9 @@ class _EmulatorSelection:
         return _root_mean_square(fit.errors[self.test_runs])
 
     def _loss(self, errors: Floats) -> float:
-        """Return the root mean square of the errors over the test runs, each error clipped to a largest one."""
+        """Return the root mean square of the errors over the compared runs, each error clipped to a largest one."""
         largest = LARGEST_SAMPLED if self.sampled else HOPELESS
-        return _root_mean_square(np.clip(errors[self.test_runs], -largest, largest))
+        return _root_mean_square(np.clip(errors[self.compared], -largest, largest))
 
     def _describe_stages(self, stage: int) -> str:
         stages = np.unique(self.runs.stage)
@@ -286,6 +364,15 @@ def _first_stages(stage: Integers) -> list[int]:
     stages = np.unique(stage)[::-1]
     counts = [2**k for k in range(len(stages).bit_length()) if 2**k < len(stages)]
     return [int(stages[count - 1]) for count in (*counts, len(stages)) if count]
+
+
+def _fits_data(problem: Problem, runs: Runs, noise_std: Floats) -> NDArray[np.bool_]:
+    """Return a mask (R,) of the runs whose outputs fit the data of their site, within the noise."""
+    residuals = problem.survey.Y[runs.sites] - runs.outputs
+    observed = np.isfinite(problem.survey.Y)[runs.sites]
+    squares = np.where(observed, (residuals / noise_std[runs.sites]) ** 2, 0.0)
+    count = observed.sum(axis=1)
+    return np.asarray((squares.sum(axis=1) <= count + CONSISTENT * np.sqrt(2.0 * count)) & (count > 0))
 
 
 def _folds(sites: Integers, rng: np.random.Generator) -> Integers:

@@ -6,6 +6,7 @@ there. An example is an output that is constant beyond a limit: a regression con
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -14,9 +15,10 @@ from numpy.typing import NDArray
 
 from invgp.core.backend import to_numpy
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
-from invgp.emulation import Surrogate
+from invgp.emulation import Surrogate, fit_emulators
 from invgp.emulation.emulator import Emulator
-from invgp.emulation.run_schedule import runs_in_a_step
+from invgp.emulation.run_schedule import FEWEST_IN_A_STEP, runs_in_a_step, simulated_parts, source_runs_in_a_step
+from invgp.emulation.space_filling import farthest_points
 from invgp.execution.simulator import Batch
 from invgp.formatting import count_noun
 from invgp.inference.runner import Runner
@@ -128,6 +130,26 @@ class DensityRatio:
         return np.where(known, exact - wider, 0.0), known
 
 
+@dataclass(frozen=True)
+class OutskirtOptions:
+    """Tuning of runs far from the prior mean.
+
+    Parameters
+    ----------
+    nearest, farthest : float
+        Their distance from the prior mean, in standard deviations: the smallest of one latent, and the largest of all.
+    candidates : int
+        Values among which they are chosen.
+    wrong : float
+        Error of the emulator there, relative to `inference.emulator_error`, after which it is fitted again.
+    """
+
+    nearest: float = 2.0
+    farthest: float = 3.0
+    candidates: int = 4000
+    wrong: float = 2.0
+
+
 def run_unexplored(
     model: SiteModel, runner: Runner, state: SearchState, rng: np.random.Generator
 ) -> tuple[SearchState, bool]:
@@ -135,7 +157,9 @@ def run_unexplored(
     if state.emulator is None:
         return state, True
     problem = with_learned_hyperparameters(model.with_emulator_error(state.emulator), state.posterior)
-    latents, sites = unexplored_values(problem, state.emulator, state.posterior, rng)
+    latents, sites = unexplored_values(
+        problem, state.emulator, state.posterior, rng, _second_emulator(problem, state, rng)
+    )
     few = np.sort(rng.permutation(len(sites))[: runs_in_a_step(model.problem)])
     if not few.size:
         return state, True
@@ -153,6 +177,62 @@ def run_unexplored(
     residuals = (problem.survey.Y[sites] - np.nan_to_num(batch.outputs, nan=np.inf)) / noise
     missed = fits_data(residuals, noise) & batch.valid
     return replace(state, runs=runs), not missed.any()
+
+
+def _second_emulator(problem: Problem, state: SearchState, rng: np.random.Generator) -> Emulator | None:
+    """Fit an emulator to all runs, by its errors at all of them, if that of the draws has no uncertainty of its own.
+
+    The emulator of the draws is the most accurate one at the latest runs. It may be wrong elsewhere.
+    """
+    if not isinstance(state.emulator, Emulator) or state.emulator.has_spread:
+        return None
+    learned = with_learned_hyperparameters(problem, state.posterior)
+    found = fit_emulators(problem, state.runs, noise_std=learned.noise_std, rng=rng, everywhere=True)
+    return found if isinstance(found, Emulator) and found.name != state.emulator.name else None
+
+
+def run_outskirts(
+    model: SiteModel,
+    runner: Runner,
+    state: SearchState,
+    rng: np.random.Generator,
+    options: OutskirtOptions = OutskirtOptions(),
+) -> tuple[SearchState, bool]:
+    """Run the simulator far from the prior mean, if few runs are there; return whether the emulator was right there.
+
+    Draws follow the emulator, so that no later run shows a fold or a limit just beyond the first runs.
+
+    Parameters
+    ----------
+    model : SiteModel
+    runner : Runner
+    state : SearchState
+    rng : numpy.random.Generator
+    options : OutskirtOptions
+    """
+    prior, holds = state.posterior.prior, True
+    mean = to_numpy(prior.mean)
+    std = np.sqrt(np.stack([to_numpy(kernel.diagonal(prior.X)) for kernel in prior.kernels], axis=-1))
+    for part, each in zip(simulated_parts(model.problem), source_runs_in_a_step(model.problem), strict=True):
+        own = np.isin(state.runs.sites, part.sites)
+        known = ((state.runs.latents - mean[state.runs.sites]) / std[state.runs.sites])[own]
+        wanted = FEWEST_IN_A_STEP * (known.shape[1] + 1)
+        missing = min(wanted - int(np.count_nonzero(np.abs(known).max(axis=1) > options.nearest)), each)
+        if not len(known) or missing <= 0 or not runner.simulator.can_afford(missing):
+            continue
+        candidates = options.farthest * (2.0 * rng.random((options.candidates, known.shape[1])) - 1.0)
+        candidates = candidates[np.linalg.norm(candidates, axis=1) <= options.farthest]
+        candidates = candidates[np.abs(candidates).max(axis=1) > options.nearest]
+        if not len(candidates):
+            continue
+        samples = math.ceil(missing / len(part.sites))
+        z = candidates[farthest_points(candidates, known, samples * (missing // samples))]
+        sites = np.sort(rng.choice(part.sites, missing // samples, replace=False))
+        latents = mean[sites] + std[sites] * z.reshape(samples, len(sites), -1)
+        state, check = verify_at(model, runner, state, latents, sites, "outskirts", int(state.runs.stage.min()))
+        limit = options.wrong * model.problem.inference.emulator_error
+        holds = holds and not bool(np.any(check.errors[np.isfinite(check.errors)] > limit))
+    return state, holds
 
 
 def extreme_draws(draws: Floats, distance: float) -> Chosen:
@@ -247,12 +327,15 @@ class ExplorationOptions:
     distance : float
         Distance of the sum of squared normalised residuals from its mean, in its standard deviations, up to which
         outputs fit the data.
+    margin : float
+        Difference of the sums of squared residuals of two emulators above which they contradict each other.
     """
 
     candidates: int = 512
     most_candidates: int = 50_000
     uncertain: float = 1.0
     distance: float = 4.0
+    margin: float = 9.0
 
 
 def unexplored_values(
@@ -260,9 +343,13 @@ def unexplored_values(
     emulator: Surrogate,
     gaussian: GaussianPosterior,
     rng: np.random.Generator,
+    second: Emulator | None = None,
     options: ExplorationOptions = ExplorationOptions(),
 ) -> tuple[Floats, NDArray[np.intp]]:
     """Choose latent values that fit the data within the uncertainty of the emulator, but not by its prediction.
+
+    If a second emulator is given, its prediction and its uncertainty decide what fits the data, and values that the
+    first one makes improbable are chosen.
 
     Parameters
     ----------
@@ -272,6 +359,8 @@ def unexplored_values(
     gaussian : GaussianPosterior
         Its prior is used.
     rng : numpy.random.Generator
+    second : Emulator, optional
+        Another emulator of the same simulator.
     options : ExplorationOptions
 
     Returns
@@ -283,19 +372,29 @@ def unexplored_values(
     """
     N, Q = problem.survey.size, problem.latent_count
     nothing = np.zeros((1, 0, Q)), np.arange(0)
-    if not isinstance(emulator, Emulator) or not emulator.has_spread:
+    wide = emulator if second is None else second
+    if not isinstance(wide, Emulator) or not (wide.has_spread or second is not None):
         return nothing
     sites = np.arange(N) if options.most_candidates >= N else rng.choice(N, options.most_candidates, replace=False)
     count = max(min(options.candidates, options.most_candidates // len(sites)), 1)
     prior = gaussian.prior
     std = np.sqrt(np.stack([to_numpy(kernel.diagonal(prior.X))[sites] for kernel in prior.kernels], axis=-1))
     latents = to_numpy(prior.mean)[sites] + std * rng.standard_normal((count, len(sites), Q))
-    outputs, spread = emulator.predict(latents, sites), emulator.spread(latents, sites)
+    outputs, spread = wide.predict(latents, sites), wide.spread(latents, sites)
     noise = np.where(np.isfinite(problem.survey.Y), problem.noise_std, np.inf)[sites]
     residuals = np.nan_to_num(problem.survey.Y[sites] - outputs)
+    excluded = (
+        residuals if second is None else np.nan_to_num(problem.survey.Y[sites] - emulator.predict(latents, sites))
+    )
+    if not wide.has_spread:
+        spread = np.broadcast_to(np.sqrt(np.nanmean(wide.errors**2, axis=0)) * wide.unit, residuals.shape)
     wider = np.hypot(noise, spread)
-    possible = fits_data(residuals / wider, noise, options) & ~fits_data(residuals / noise, noise, options)
-    possible &= (spread / noise).max(axis=-1) > options.uncertain
+    possible = fits_data(residuals / wider, noise, options) & ~fits_data(excluded / noise, noise, options)
+    if second is None:
+        possible &= (spread / noise).max(axis=-1) > options.uncertain
+    else:
+        change = np.sum((excluded / noise) ** 2 - (residuals / wider) ** 2, axis=-1)
+        possible &= change > options.margin
     density = np.sum(-0.5 * (residuals / wider) ** 2 - np.log1p((spread / noise) ** 2) / 2.0, axis=-1)
     density = np.where(possible, density + rng.gumbel(size=density.shape), -np.inf)
     best = density.argmax(axis=0)

@@ -11,14 +11,15 @@ from invgp.core.backend import to_numpy
 from invgp.core.coupled.coupled_gaussian import SiteFactors
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.emulation import Surrogate, fit_emulators
-from invgp.inference.emulated_posterior import EmulatedPosterior, Report, SamplingOptions, find_gaps
+from invgp.inference.emulated_posterior import EmulatedPosterior, Report, SamplingOptions, find_valleys
 from invgp.inference.hamiltonian_draws import draw_by_hamiltonian
-from invgp.inference.importance_draws import draw_by_importance
+from invgp.inference.importance_draws import draw_by_importance, importance_weights_at
 from invgp.inference.multistart import subset_of_sites
 from invgp.inference.search_state import SampledTarget, SearchState
 from invgp.inference.site_model import SiteModel
-from invgp.inference.tempered_draws import draw_by_tempering
+from invgp.inference.tempered_draws import TEMPERED, draw_by_tempering
 from invgp.latent_model.learnt_parameters import with_learned_hyperparameters
+from invgp.latent_model.noise_density import noise_log_density
 from invgp.latent_model.problem_prior import prior_of
 from invgp.posterior import Samples
 from invgp.problem import Floats
@@ -29,6 +30,7 @@ DRAFT = SamplingOptions(
     proposals=1000,
     fewest_effective=250,
     enough_effective=250,
+    enough_from_chains=250,
     draws=500,
     chains=32,
     warmup=40,
@@ -38,7 +40,6 @@ DRAFT = SamplingOptions(
     fewest_particles=64,
     most_particles=128,
     numbers_at_once=16_000,
-    gap=0.8,
     smallest_mode=0.04,
     bridged=0,
 )
@@ -58,12 +59,27 @@ class SamplerChoice:
         draws, divided by the square root of their effective number.
     searched : int
         Largest number of variables (sites times latents) of the search for modes.
+    most_parts : int
+        Most parts of a larger survey that are searched.
+    candidates, fewest_candidates, most_candidates : int
+        Draws from the prior at each site that show which sites may have several modes, their smallest number, and most
+        in all.
+    largest_weight : float
+        Logarithm of an importance weight, relative to the evidence, that a draw has where a Gaussian misses mass.
+    missed : float
+        Share of such draws above which the Gaussian is not used.
     """
 
     gaussian_error: float = 0.25
     weighted_error: float = 0.1
     by_chance: float = 3.5
     searched: int = 128
+    most_parts: int = 3
+    candidates: int = 1000
+    fewest_candidates: int = 200
+    most_candidates: int = 1_000_000
+    largest_weight: float = 4.6
+    missed: float = 0.02
 
 
 CHOICE = SamplerChoice()
@@ -96,20 +112,20 @@ def draw_on_emulator(
     size = posterior.target.prior.site_count * posterior.target.prior.latent_count
     can_temper = gaussian.prior.dense and size <= options.most_tempered
     if target.several_modes and can_temper:
-        return draw_by_tempering(posterior, gaussian.sites, rng, options, report)
+        return _draw_all_modes(posterior, gaussian.sites, rng, options, report)
     k_hat = np.nan
     if target.explained:
         samples, reliable = draw_if_gaussian(posterior, gaussian, rng, options)
         k_hat = samples.k_hat
-        if reliable:
+        if reliable and not _misses(posterior, gaussian, target.starts, samples.log_evidence, options):
             return samples, None
-    samples = draw_by_hamiltonian(posterior, gaussian, rng, options, report)
+    samples = draw_by_hamiltonian(posterior, gaussian, rng, options, report, target.starts)
     if samples.r_hat.max() > options.largest_r_hat and can_temper:
-        return draw_by_tempering(posterior, gaussian.sites, rng, options, report)
+        return _draw_all_modes(posterior, gaussian.sites, rng, options, report)
     effective = float(samples.effective.min())
-    if effective < options.fewest_effective and size <= options.most_tempered:
-        longer = options.with_longer_chains(options.fewest_effective / effective)
-        samples = draw_by_hamiltonian(posterior, gaussian, rng, longer, report)
+    if effective < options.enough_from_chains and size <= options.most_tempered:
+        longer = options.with_longer_chains(options.enough_from_chains / effective)
+        samples = draw_by_hamiltonian(posterior, gaussian, rng, longer, report, target.starts)
     samples = replace(samples, k_hat=k_hat)
     near = target.explained and _distance(samples, gaussian) <= CHOICE.gaussian_error
     return samples, None if near else _draw_wider(posterior, gaussian, rng)
@@ -141,20 +157,134 @@ def _draw_wider(posterior: EmulatedPosterior, gaussian: GaussianPosterior, rng: 
     return posterior.latents(v)
 
 
-def suspects_modes(model: SiteModel, state: SearchState, rng: np.random.Generator, report: Report) -> bool:
-    """Search some neighbouring sites for several modes, from the prior, on an emulator for all runs."""
+def _draw_all_modes(
+    posterior: EmulatedPosterior,
+    factors: SiteFactors,
+    rng: np.random.Generator,
+    options: SamplingOptions,
+    report: Report,
+) -> tuple[Samples, Floats]:
+    """Draw by tempering, with more particles if too few draws are effective."""
+    samples, tempered = draw_by_tempering(posterior, factors, rng, options, report)
+    effective = float(samples.effective.min())
+    if effective >= options.enough_from_chains:
+        return samples, tempered
+    more = options.with_more_particles(options.enough_from_chains / effective)
+    return draw_by_tempering(posterior, factors, rng, more, report)
+
+
+def _misses(
+    posterior: EmulatedPosterior,
+    gaussian: GaussianPosterior,
+    starts: Floats | None,
+    log_evidence: float,
+    options: SamplingOptions,
+) -> bool:
+    """Return whether a Gaussian misses a part of the posterior that the search for modes has found.
+
+    Importance weights do not show it, because no draw of the Gaussian lies there.
+    """
+    if starts is None:
+        return False
+    log_weights = importance_weights_at(posterior, gaussian, starts, options.rows_at_once)
+    return bool(np.mean(log_weights - log_evidence > CHOICE.largest_weight) > CHOICE.missed)
+
+
+@dataclass(frozen=True)
+class ModeSearch:
+    """Result of a search for modes.
+
+    Attributes
+    ----------
+    several : bool
+        Whether draws lie in separate groups.
+    starts : array, shape (R, D), or None
+        The draws, as variables of the prior; None if some sites were not searched.
+    """
+
+    several: bool
+    starts: Floats | None = None
+
+
+def modes_of_draws(samples: Samples | None) -> ModeSearch | None:
+    """Return what draws show about modes if they were tempered, from the prior; None for other draws."""
+    if samples is None or not samples.method.startswith(TEMPERED):
+        return None
+    return _modes_among(samples)
+
+
+def _modes_among(samples: Samples) -> ModeSearch:
+    separate, _ = find_valleys(samples.latents, DRAFT)
+    starts = samples.whitened
+    return ModeSearch(bool(separate.any()), None if starts is None else starts.reshape(len(starts), -1))
+
+
+def search_modes(model: SiteModel, state: SearchState, rng: np.random.Generator, report: Report) -> ModeSearch:
+    """Search for several modes from the prior, on an emulator for all runs: at all sites, or at some neighbouring ones.
+
+    The draws are also starts of Markov chains: chains that start in one mode cannot show that there are others.
+    """
     problem, gaussian = model.problem, state.posterior
     learned = with_learned_hyperparameters(problem, gaussian)
     emulator = fit_emulators(problem, state.runs, noise_std=learned.noise_std, rng=rng, everywhere=True)
     if emulator is None:
-        return False
-    sites = model.all_sites
-    if problem.survey.size * problem.latent_count > CHOICE.searched:
-        sites = subset_of_sites(problem, rng, CHOICE.searched // problem.latent_count)
+        return ModeSearch(several=False)
+    if problem.survey.size * problem.latent_count <= CHOICE.searched:
+        found = _modes_among(_search_sites(model, emulator, gaussian, model.all_sites, rng, report))
+        return found if gaussian.prior.dense else ModeSearch(found.several)
+    most = CHOICE.searched // problem.latent_count
+    suspicious = _suspicious_sites(model, emulator, gaussian, rng)
+    X = problem.survey.X / np.maximum(np.ptp(problem.survey.X, axis=0), 1e-300)
+    for _ in range(CHOICE.most_parts):
+        if suspicious.size:
+            centre = X[rng.choice(suspicious)]
+            sites = np.sort(np.argsort(np.sum((X - centre) ** 2, axis=1), kind="stable")[:most])
+        else:
+            sites = subset_of_sites(problem, rng, most)
+        separate, _ = find_valleys(_search_sites(model, emulator, gaussian, sites, rng, report).latents, DRAFT)
+        if separate.any():
+            return ModeSearch(several=True)
+        suspicious = np.setdiff1d(suspicious, sites)
+        if not suspicious.size:
+            break
+    return ModeSearch(several=False)
+
+
+def _search_sites(
+    model: SiteModel,
+    emulator: Surrogate,
+    gaussian: GaussianPosterior,
+    sites: NDArray[np.intp],
+    rng: np.random.Generator,
+    report: Report,
+) -> Samples:
     posterior = posterior_on(model, emulator, gaussian, sites)
     xp, backend = model.backend.namespace, model.backend
     index = xp.asarray(sites.astype(np.int32), device=backend.device)
     factors = SiteFactors(*(xp.take(part, index, axis=0) for part in gaussian.sites))
-    samples, _ = draw_by_tempering(posterior, factors, rng, DRAFT, report)
-    separate, _ = find_gaps(samples.latents, DRAFT)
-    return bool(separate.any())
+    return draw_by_tempering(posterior, factors, rng, DRAFT, report)[0]
+
+
+def _suspicious_sites(
+    model: SiteModel, emulator: Surrogate, gaussian: GaussianPosterior, rng: np.random.Generator
+) -> NDArray[np.intp]:
+    """Return the sites whose own data leave several modes, each without what its neighbours contribute."""
+    problem = with_learned_hyperparameters(model.with_emulator_error(emulator), gaussian)
+    N, Q, prior = problem.survey.size, problem.latent_count, gaussian.prior
+    count = min(CHOICE.candidates, CHOICE.most_candidates // N)
+    if count < CHOICE.fewest_candidates:
+        return np.arange(0)
+    std = np.sqrt(np.stack([to_numpy(kernel.diagonal(prior.X)) for kernel in prior.kernels], axis=-1))
+    latents = to_numpy(prior.mean) + std * rng.standard_normal((count, N, Q))
+    outputs = emulator.predict(latents, model.all_sites)
+    density = to_numpy(noise_log_density(problem, model.backend)(model.backend.asarray(outputs)))
+    shares = np.cumsum(np.exp(density - density.max(axis=0)), axis=0)
+    shares /= shares[-1]
+    places = (np.arange(CHOICE.candidates) + rng.random()) / CHOICE.candidates
+    found = []
+    for n in range(N):
+        chosen = np.minimum(np.searchsorted(shares[:, n], places), count - 1)
+        separate, _ = find_valleys(latents[chosen, n][:, None], DRAFT)
+        if separate.any():
+            found.append(n)
+    return np.asarray(found, dtype=np.intp)

@@ -40,8 +40,10 @@ class SamplingOptions:
     largest_k_hat : float
         Largest Pareto k of their weights at which importance sampling is used.
     fewest_effective : int
-        Fewest effective draws of importance sampling. With fewer, Hamiltonian Monte Carlo is repeated with longer
-        chains.
+        Fewest effective draws of the first proposals of importance sampling.
+    enough_from_chains : int
+        Effective draws of a result. With fewer, Hamiltonian Monte Carlo is repeated with longer chains, and tempering
+        with more particles; a result with fewer has not converged.
     enough_effective : int
         Effective draws of importance sampling for which more draws from the Gaussian are made.
     draws : int
@@ -66,10 +68,14 @@ class SamplingOptions:
         Latent values of all particles together, which determine time and memory.
     most_tempered : int
         Largest number of variables (sites times latents) of the tempered sampler.
-    gap : float
-        Smallest gap between the draws of two modes, in standard deviations of all draws.
+    valley : float
+        Depth of a valley between two modes: the smaller of the largest densities on its sides, relative to its own.
+    smoothing : float
+        Width of the kernel of these densities, in standard deviations of the draws.
     smallest_mode : float
         Smallest probability of a mode.
+    fewest_different : int
+        Fewest different draws of a mode.
     most_modes : int
         Largest number of modes that are distinguished.
     rows_at_once : int
@@ -80,12 +86,13 @@ class SamplingOptions:
     independent : float
         Largest prior correlation of sites that are taken for independent, and tempered apart from each other.
     most_longer : int
-        Largest factor by which chains are made longer.
+        Largest factor by which chains are made longer, or particles more.
     """
 
     proposals: int = 4000
     largest_k_hat: float = 0.5
     fewest_effective: int = 1000
+    enough_from_chains: int = 2000
     enough_effective: int = 4000
     draws: int = 2000
     chains: int = 64
@@ -101,8 +108,10 @@ class SamplingOptions:
     most_particles: int = 1024
     numbers_at_once: int = 60_000
     most_tempered: int = 1500
-    gap: float = 0.5
+    valley: float = 3.0
+    smoothing: float = 0.25
     smallest_mode: float = 0.01
+    fewest_different: int = 20
     most_modes: int = 20
     rows_at_once: int = 50_000
     bridged: int = 1000
@@ -114,7 +123,14 @@ class SamplingOptions:
         times = min(math.ceil(factor), self.most_longer)
         return replace(self, iterations=times * self.iterations, most_iterations=times * self.most_iterations)
 
+    def with_more_particles(self, factor: float) -> SamplingOptions:
+        """Return options with this many times as many particles, rounded up and at most `most_longer` times."""
+        times = min(math.ceil(factor), self.most_longer)
+        return replace(self, most_particles=times * self.most_particles, numbers_at_once=times * self.numbers_at_once)
 
+
+CELLS = 128  # of the estimate of a density
+VARIABLES_AT_ONCE = 512  # to limit memory
 Report = Callable[[str], None]  # receives the stage of a computation, for users
 
 
@@ -175,8 +191,11 @@ class EmulatedPosterior:
         return flat.reshape(*v.shape[:-1], *flat.shape[1:])
 
 
-def find_gaps(latents: Floats, options: SamplingOptions) -> tuple[NDArray[np.bool_], Floats]:
+def find_valleys(latents: Floats, options: SamplingOptions) -> tuple[NDArray[np.bool_], Floats]:
     """Find variables whose draws lie in separate groups.
+
+    The density of the draws of each variable is estimated by a kernel. Copies of a draw count for the shares of the
+    groups, but only different draws show that there is a group.
 
     Parameters
     ----------
@@ -186,27 +205,50 @@ def find_gaps(latents: Floats, options: SamplingOptions) -> tuple[NDArray[np.boo
     Returns
     -------
     separate : array of bool, shape (N, Q)
-        Whether there is a wide gap between two groups of draws, each with at least the smallest probability of a mode.
+        Whether there is a deep valley between two groups of draws, each with at least the smallest probability of a
+        mode.
     middle : array, shape (N, Q)
-        Middle of the widest gap.
+        Lowest point of the valley.
     """
-    ordered = np.sort(latents, axis=0)
-    count = len(ordered)
-    few = max(int(options.smallest_mode * count), 2)
-    inner = ordered[few - 1 : count - few + 1]
-    gaps = np.diff(inner, axis=0)
-    widest = gaps.argmax(axis=0)
-    left = np.take_along_axis(inner, widest[None], axis=0)[0]
-    gap = np.take_along_axis(gaps, widest[None], axis=0)[0]
-    return gap > options.gap * latents.std(axis=0), left + 0.5 * gap
+    flat = latents.reshape(len(latents), -1)
+    separate, middle = np.zeros(flat.shape[1], dtype=bool), np.zeros(flat.shape[1])
+    different = len(np.unique(flat[:, 0]))
+    share = max(options.smallest_mode, options.fewest_different / different)
+    if different < 2 or share >= 0.5:
+        return separate.reshape(latents.shape[1:]), middle.reshape(latents.shape[1:])
+    for i in range(0, flat.shape[1], VARIABLES_AT_ONCE):
+        part = slice(i, i + VARIABLES_AT_ONCE)
+        separate[part], middle[part] = _valleys(flat[:, part], share, options)
+    return separate.reshape(latents.shape[1:]), middle.reshape(latents.shape[1:])
+
+
+def _valleys(draws: Floats, share: float, options: SamplingOptions) -> tuple[NDArray[np.bool_], Floats]:
+    """Find the deepest valley of the density of each variable (V,), by draws (R, V)."""
+    count = draws.shape[1]
+    low, high = draws.min(axis=0), draws.max(axis=0)
+    width = np.maximum((high - low) / CELLS, 1e-300)
+    cells = np.minimum(((draws - low) / width).astype(np.intp), CELLS - 1)
+    counts = np.bincount((cells + CELLS * np.arange(count)).ravel(), minlength=CELLS * count).reshape(count, CELLS)
+    smoothing = options.smoothing * draws.std(axis=0) / width
+    centres = np.arange(CELLS)
+    density = np.empty((count, CELLS))
+    for k in range(count):
+        kernel = np.exp(-0.5 * (centres[:, None] - centres) ** 2 / max(smoothing[k], 0.5) ** 2)
+        density[k] = kernel @ counts[k]
+    left, right = np.cumsum(counts, axis=1), np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]
+    enough = np.minimum(left, right) >= share * len(draws)
+    above = np.minimum(np.maximum.accumulate(density, axis=1), np.maximum.accumulate(density[:, ::-1], axis=1)[:, ::-1])
+    depth = np.where(enough, above / np.maximum(density, 1e-6 * above), 0.0)
+    deepest = depth.argmax(axis=1)
+    return depth.max(axis=1) > options.valley, low + (deepest + 0.5) * width
 
 
 def label_modes(latents: Floats, options: SamplingOptions) -> NDArray[np.intp]:
     """Number the mode (R,) of each draw (R, N, Q) from 0, the most probable first.
 
-    Draws are in the same mode if they lie on the same side of all gaps. Rare combinations share the last number.
+    Draws are in the same mode if they lie on the same side of all valleys. Rare combinations share the last number.
     """
-    separate, middle = find_gaps(latents, options)
+    separate, middle = find_valleys(latents, options)
     if not separate.any():
         return np.zeros(len(latents), dtype=np.intp)
     sides = latents[:, separate] > middle[separate]

@@ -13,7 +13,7 @@ from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.core.sampling.hamiltonian import HamiltonianOptions, LogDensity, sample
 from invgp.core.sampling.statistics import Evidence, bridge_evidence, effective_sample_size, split_r_hat
 from invgp.inference.emulated_posterior import EmulatedPosterior, Report, SamplingOptions, label_modes
-from invgp.inference.importance_draws import extend_gaussian, importance_weights
+from invgp.inference.importance_draws import extend_gaussian, importance_weights, whiten
 from invgp.posterior import Samples
 from invgp.problem import Floats
 
@@ -26,8 +26,12 @@ def draw_by_hamiltonian(
     rng: np.random.Generator,
     options: SamplingOptions,
     report: Report,
+    starts: Floats | None = None,
 ) -> Samples:
-    """Draw by Hamiltonian Monte Carlo in coordinates in which a Gaussian approximation is standard normal."""
+    """Draw by Hamiltonian Monte Carlo in coordinates in which a Gaussian approximation is standard normal.
+
+    The chains start at some of `starts` (R, D), variables of a dense prior, or at draws from the Gaussian.
+    """
     target, backend = posterior.target, posterior.backend
     centre, root = extend_gaussian(backend, gaussian, target.size)
     xp = array_namespace(root)
@@ -38,7 +42,7 @@ def draw_by_hamiltonian(
     numbers = target.prior.site_count * target.prior.latent_count
     chains = int(np.clip(options.chain_numbers // numbers, options.fewest_chains, options.chains))
     iterations = min(math.ceil(options.iterations * options.chains / chains), options.most_iterations)
-    start = backend.asarray(rng.standard_normal((chains, target.size)))
+    start = backend.asarray(_start(posterior, gaussian, starts, rng, chains))
     found = sample(
         target.around(centre, root),
         transform,
@@ -55,6 +59,20 @@ def draw_by_hamiltonian(
     log_evidence, error = _bridge(posterior, gaussian, draws, rng.spawn(1)[0], options)
     samples = _from_chains(posterior, v, HAMILTONIAN, options)
     return replace(samples, log_evidence=log_evidence, log_evidence_error=error)
+
+
+def _start(
+    posterior: EmulatedPosterior,
+    gaussian: GaussianPosterior,
+    starts: Floats | None,
+    rng: np.random.Generator,
+    chains: int,
+) -> Floats:
+    size = posterior.target.size
+    if starts is None:
+        return rng.standard_normal((chains, size))
+    chosen = starts[rng.choice(len(starts), chains, replace=len(starts) < chains)]
+    return whiten(posterior, gaussian, chosen)
 
 
 def _bridge(

@@ -84,6 +84,17 @@ def importance_weights(
     return np.where(np.isfinite(weights), weights, -np.inf), np.concatenate(variables)
 
 
+def importance_weights_at(posterior: EmulatedPosterior, gaussian: GaussianPosterior, v: Floats, rows: int) -> Floats:
+    """Return logarithms (R,) of the importance weights of draws from elsewhere, as variables v (R, D) of the prior."""
+    return importance_weights(posterior, gaussian, whiten(posterior, gaussian, v), rows)[0]
+
+
+def whiten(posterior: EmulatedPosterior, gaussian: GaussianPosterior, v: Floats) -> Floats:
+    """Return the coordinates (R, D) of variables v (R, D) of a dense prior in which a Gaussian is standard normal."""
+    centre, root = extend_gaussian(posterior.backend, gaussian, posterior.target.size)
+    return np.asarray(np.linalg.solve(to_numpy(root).T, (v - to_numpy(centre)).T).T)
+
+
 def draw_by_importance(
     posterior: EmulatedPosterior, gaussian: GaussianPosterior, rng: np.random.Generator, options: SamplingOptions
 ) -> tuple[Samples, float]:

@@ -24,11 +24,12 @@ from invgp.inference.draw_checks import (
     extreme_draws,
     pick_draws,
     root_mean_square,
+    run_outskirts,
     run_unexplored,
     sites_widened_by_error,
     verify_at,
 )
-from invgp.inference.emulated_draws import DRAFT, draw_on_emulator, posterior_on, suspects_modes
+from invgp.inference.emulated_draws import DRAFT, draw_on_emulator, modes_of_draws, posterior_on, search_modes
 from invgp.inference.emulated_posterior import Report, SamplingOptions
 from invgp.inference.emulator_search import fit, optimise_on_emulator, outer_steps, search_on_emulator
 from invgp.inference.gaussian import (
@@ -139,6 +140,8 @@ class SampledSearch:
         The second result is whether the emulator was found good.
         """
         problem, errors, good = model.problem, list[float](), False
+        state, holds = run_outskirts(model, runner, state, self.design)
+        state = state if holds else self._refit(model, runner, state)
         stage = int(state.runs.stage.max()) + 1
         for count in range(self.rounds.most_rounds):
             if state.emulator is None:
@@ -257,12 +260,10 @@ class SampledSearch:
         return runner.keep(sample_with_simulator(model, runner, state, widened, self.design))
 
     def _next_target(self, model: SiteModel, state: SearchState, emulator: Surrogate, report: Report) -> SampledTarget:
-        """Return what a round samples; once several modes were found, they are not searched for again."""
+        """Return what a round samples; draws that were tempered have searched for modes already."""
         explained = state.result.converged and not unexplained_sites(model, state).any()
-        several = state.target is not None and state.target.several_modes
-        return SampledTarget(
-            state.posterior, emulator, explained, several or suspects_modes(model, state, self.modes, report)
-        )
+        found = modes_of_draws(state.samples) or search_modes(model, state, self.modes, report)
+        return SampledTarget(state.posterior, emulator, explained, found.several, found.starts)
 
     def sample_emulated(
         self, model: SiteModel, runner: Runner, state: SearchState, *, several_modes: bool | None = None
@@ -367,6 +368,8 @@ class SampledSearch:
         """Return whether the draws have converged, once the emulator is accurate enough."""
         if state.samples is None or state.samples.r_hat.max() > self.options.largest_r_hat:
             return SearchResult("stopped before the chains of draws agreed", converged=False)
+        if state.samples.effective.min() < self.options.enough_from_chains:
+            return SearchResult("stopped before there were enough effective draws", converged=False)
         return SearchResult("the draws have converged", converged=True)
 
     def _out_of_runs(self, problem: Problem, runner: Runner) -> SearchResult:

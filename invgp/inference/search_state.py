@@ -79,12 +79,15 @@ class SampledTarget:
         Whether the search for the Gaussian has converged and explains the data.
     several_modes : bool
         Whether the search for modes has found several.
+    starts : array, shape (R, D), or None
+        Draws of the search for modes, as variables of the prior, if it has searched all sites.
     """
 
     gaussian: GaussianPosterior
     emulator: Surrogate
     explained: bool
     several_modes: bool
+    starts: Floats | None = None
 
 
 @dataclass(frozen=True)

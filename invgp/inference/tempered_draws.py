@@ -25,6 +25,8 @@ from invgp.inference.emulated_posterior import EmulatedPosterior, Report, Sampli
 from invgp.posterior import Samples
 from invgp.problem import Floats
 
+TEMPERED = "tempered sequential Monte Carlo"  # name of the sampler, for users
+
 
 def draw_by_tempering(
     posterior: EmulatedPosterior,
@@ -144,7 +146,7 @@ def _from_populations(
         flat,
         np.tile(np.repeat(np.arange(K), n), I),
         label_modes(flat, options),
-        "tempered sequential Monte Carlo",
+        TEMPERED,
         np.nan,
         split_r_hat(grouped).reshape(N, Q),
         np.full((N, Q), min(effective, float(len(flat)))),

@@ -373,3 +373,59 @@ def test_that_the_same_generator_gives_the_same_emulator(line):
 def test_that_scikit_learn_waits_until_a_process_is_needed():
     code = "import sys, invgp.emulation; sys.exit('sklearn' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def distance(a):
+    return np.abs(a)
+
+
+def fold_problem(y):
+    """Sites whose datum is the distance of one unknown from 0."""
+    return invgp.define(
+        {"x": np.arange(float(len(y))), "y": y},
+        coordinates={"x": "km"},
+        observations={"y": {"unit": "1"}},
+        latents={"a": {"unit": "1", "mean": 0.0, "std": 1.0, "kernel": {"length_scale": 0.001}}},
+        noise={"std": {"y": 0.1}},
+        forward=distance,
+        inference={"posterior": "sampled"},
+    )
+
+
+def test_that_an_emulator_does_not_contradict_older_runs_that_fit_the_data():
+    """The latest runs are all on one side of a kink, where a linear function is exact."""
+    problem, rng = fold_problem(np.full(20, 1.0)), np.random.default_rng(1)
+    first, last = rng.standard_normal((4, 20, 1)), 1.0 + 0.1 * rng.standard_normal((4, 20, 1))
+    runs = Runs.empty(1, 1)
+    for stage, values in enumerate((first, last)):
+        runs = runs.append(values, np.abs(values), np.ones(values.shape[:2], dtype=bool), np.arange(20), stage)
+    emulator = fit_emulator(problem, runs, noise_std=problem.noise_std, rng=rng)
+    other_side = np.full((1, 20, 1), -1.0)
+    np.testing.assert_allclose(emulator.predict(other_side, np.arange(20)), 1.0, atol=0.05)
+
+
+def test_that_a_product_of_powers_needs_few_runs():
+    """A polynomial of the logarithm is exact; polynomials of so few runs are not."""
+    y = np.full((20, 1), 30.0)
+    problem = invgp.define(
+        {"x": np.arange(20.0), "y": y[:, 0]},
+        coordinates={"x": "km"},
+        observations={"y": {"unit": "1"}},
+        latents={
+            name: {"unit": "1", "mean": 2.0, "std": 0.8, "link": "log", "kernel": {"length_scale": 0.001}}
+            for name in "ab"
+        },
+        noise={"std": {"y": 0.3}},
+        forward=lambda a, b: a**4 * b,
+        inference={"posterior": "sampled"},
+    )
+    rng = np.random.default_rng(1)
+    mean, std = problem.prior_moments()
+    f, new = (mean + std * rng.standard_normal((2, 20, 2)) for _ in range(2))
+    runs = Runs.empty(2, 1).append(f, np.exp(f @ [[4.0], [1.0]]), np.ones(f.shape[:2], dtype=bool), np.arange(20), 0)
+    emulator = fit_emulator(problem, runs, noise_std=problem.noise_std, rng=rng)
+    assert emulator.name.endswith("of the logarithm")
+    np.testing.assert_allclose(emulator.predict(new, np.arange(20)), np.exp(new @ [[4.0], [1.0]]), rtol=1e-4)
+    values, sites = new[:1], np.arange(20)
+    outputs, pull_back = emulator.linearise(values, sites)
+    np.testing.assert_allclose(pull_back(np.ones_like(outputs)), outputs * [4.0, 1.0], rtol=1e-3)
