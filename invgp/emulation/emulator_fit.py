@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from invgp.emulation.emulator_inputs import Inputs
 from invgp.emulation.hermite_basis import Basis, bases
 from invgp.emulation.local_polynomials import RUNS_PER_FEATURE as LOCAL_RUNS_PER_FEATURE
 from invgp.emulation.local_polynomials import fit_local
-from invgp.emulation.log_polynomial import fit_logs
+from invgp.emulation.log_polynomial import LOWEST, fit_logs
 from invgp.emulation.neighbours import Neighbours
 from invgp.emulation.piecewise import fit_pieces
 from invgp.emulation.polynomial import Polynomial, fit_polynomial
@@ -256,31 +257,32 @@ class _EmulatorSelection:
         best: _CandidateFit | None = None
         if not self.sampled or fit.polynomial is None:
             return None
-        for stage in _first_stages(self.runs.stage)[-MOST_LOG_STAGES:]:
+        candidates = bases(self.x.shape[1], MOST_FEATURES, MOST_LOG_DEGREE)
+        for stage, lowest in product(_first_stages(self.runs.stage)[-MOST_LOG_STAGES:], LOWEST):
             used = self.order[(self.complete & self.runs.since(stage))[self.order]][:ENOUGH_RUNS]
             failures = 0
-            for basis in bases(self.x.shape[1], MOST_FEATURES, MOST_LOG_DEGREE):
+            for basis in candidates:
                 if len(used) < RUNS_PER_FEATURE * len(basis) or failures == MOST_FAILURES:
                     break
-                found = fit_logs(
-                    fit.polynomial,
-                    basis,
-                    self.x[used],
-                    self.y[used],
-                    fit.errors[used],
-                    self.folds[used],
-                    LARGEST_SAMPLED,
-                )
-                before = best
-                if found is not None:
-                    surface, left_out = found
-                    errors = fit.errors.copy()
-                    errors[:, surface.outputs] = (self.y - surface(self.x, self.runs.sites))[:, surface.outputs]
-                    errors[used] = left_out
-                    name = surface.name + self._describe_stages(stage)
-                    best = _lowest_loss([best, _CandidateFit(surface, errors, self._loss(errors), name, None, stage)])
+                before, best = best, _lowest_loss([best, self._fit_logs(fit, basis, used, stage, lowest)])
                 failures = failures + 1 if best is before else 0
         return best
+
+    def _fit_logs(
+        self, fit: _CandidateFit, basis: Basis, used: Integers, stage: int, lowest: float
+    ) -> _CandidateFit | None:
+        if fit.polynomial is None:
+            return None
+        data = self.x[used], self.y[used], fit.errors[used], self.folds[used]
+        found = fit_logs(fit.polynomial, basis, *data, LARGEST_SAMPLED, lowest)
+        if found is None:
+            return None
+        surface, left_out = found
+        errors = fit.errors.copy()
+        errors[:, surface.outputs] = (self.y - surface(self.x, self.runs.sites))[:, surface.outputs]
+        errors[used] = left_out
+        name = surface.name + self._describe_stages(stage)
+        return _CandidateFit(surface, errors, self._loss(errors), name, None, stage)
 
     def _fit_pieces(self, fit: _CandidateFit, stage: int) -> _CandidateFit | None:
         """Replace a polynomial by piecewise polynomials, fitted to the runs from a stage on, at outputs with errors."""

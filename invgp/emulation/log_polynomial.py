@@ -18,7 +18,7 @@ from invgp.emulation.training_runs import Integers
 from invgp.problem import Floats
 
 LARGEST = 40.0  # logarithm of an output in noise standard deviations, to avoid overflow
-LOWEST = 1.0  # noise standard deviations: smallest output after the shift of outputs that can be negative
+LOWEST = (1.0, 5.0, 20.0)  # noise standard deviations: smallest output after the shift of outputs that can be negative
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,14 @@ class LogPolynomials:
 
 
 def fit_logs(
-    polynomial: Polynomial, basis: Basis, x: Floats, y: Floats, errors: Floats, folds: Integers, largest: float
+    polynomial: Polynomial,
+    basis: Basis,
+    x: Floats,
+    y: Floats,
+    errors: Floats,
+    folds: Integers,
+    largest: float,
+    lowest: float,
 ) -> tuple[LogPolynomials, Floats] | None:
     """Fit exponentials of polynomials to the outputs for which they are better than a polynomial.
 
@@ -103,14 +110,16 @@ def fit_logs(
         Fold of each run.
     largest : float
         Errors are clipped to this value when they are compared.
+    lowest : float
+        Smallest value of an output that can be negative, after its shift.
 
     Returns
     -------
     (LogPolynomials, array of shape (R, P)) or None
         With its cross-validation errors; None if no output is better.
     """
-    lowest = y.min(axis=0)
-    shift = np.where(lowest > 0.0, 0.0, LOWEST - lowest)
+    smallest = y.min(axis=0)
+    shift = np.where(smallest > 0.0, 0.0, lowest - smallest)
     logs = np.log(y + shift)
     fitted, left_out = fit_polynomial(basis, x, logs, folds)
     found = y - (np.exp(np.minimum(logs - left_out, LARGEST)) - shift)

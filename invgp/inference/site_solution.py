@@ -213,7 +213,9 @@ def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tu
     notes = [
         *all_notes(model, runner, state, (mean, covariance)),
         *_sampling_notes(samples, options, several_modes=target.several_modes),
-        *_emulator_notes(state, sites_widened_by_error(model, emulator, samples.latents[few], predicted, checks)),
+        *_emulator_notes(
+            model, state, sites_widened_by_error(model, emulator, samples.latents[few], predicted, checks)
+        ),
         *_averaging_notes(model, samples),
     ]
     return problem, replace(
@@ -236,11 +238,11 @@ def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tu
     )
 
 
-def _emulator_notes(state: SearchState, widened: NDArray[np.bool_]) -> list[str]:
+def _emulator_notes(model: SiteModel, state: SearchState, widened: NDArray[np.bool_]) -> list[str]:
     """Name the sites where the error of the emulator changes the posterior (N,), or otherwise where it is largest."""
     sites = np.flatnonzero(widened & ~state.direct)
     if not sites.size:
-        return _error_notes(state)
+        return _error_notes(model, state)
     worst = ", ".join(str(n + 1) for n in sites[:5])
     return [
         f"At {sites.size} of {count_noun(len(widened), 'site')} the error of the emulator is not small compared "
@@ -248,16 +250,24 @@ def _emulator_notes(state: SearchState, widened: NDArray[np.bool_]) -> list[str]
     ]
 
 
-def _error_notes(state: SearchState) -> list[str]:
+def _error_notes(model: SiteModel, state: SearchState) -> list[str]:
     """Name the sites with the largest errors of the emulator, if it was not accurate when the search ended."""
-    known = np.flatnonzero(np.isfinite(state.verification) & ~state.direct)
-    if state.result != NOT_ACCURATE or not known.size:
+    if state.result != NOT_ACCURATE:
         return []
+    settings = model.problem.inference
+    known = np.flatnonzero(np.isfinite(state.verification) & ~state.direct)
     worst = known[np.argsort(-state.verification[known])[:3]]
+    worst = worst[state.verification[worst] > settings.emulator_error]
     listed = ", ".join(f"{state.verification[n]:.2g} at site {n + 1}" for n in worst)
+    found = (
+        f"Its largest errors at draws, in standard deviations of the noise: {listed}. Means and spreads of these sites "
+        "are doubtful."
+        if listed
+        else "Its mean error at draws is small at each site, but single runs show larger errors."
+    )
     return [
-        "The emulator was not accurate at all new runs when the runs ended. Its largest errors at draws, in standard "
-        f"deviations of the noise: {listed}. Means and spreads of these sites are doubtful."
+        f"The emulator was not accurate at all new runs when the runs for it ended. {found} More runs may make it "
+        f"accurate: increase inference.runs_per_site, which is {settings.runs_per_site:g}."
     ]
 
 
@@ -279,6 +289,14 @@ def _sampling_notes(samples: Samples, options: SamplingOptions, *, several_modes
         notes.append(
             f"The draws of {count_noun(sites, 'site')} have not converged (R-hat up to {worst:.2f}): means and "
             "spreads there are doubtful."
+        )
+    elif samples.effective.min() < options.enough_from_chains:
+        few = np.flatnonzero((samples.effective < options.enough_from_chains).any(axis=1))
+        listed = ", ".join(str(n + 1) for n in few[:5])
+        notes.append(
+            f"Only {samples.effective.min():,.0f} draws are effective at {count_noun(len(few), 'site')}, fewer than "
+            f"{options.enough_from_chains:,}: quantiles there are uncertain. Site {listed}"
+            f"{' and others' if len(few) > 5 else ''}."
         )
     modes = int(samples.mode.max()) + 1
     if several_modes and samples.method.startswith(HAMILTONIAN):

@@ -188,3 +188,40 @@ def cubic_pair(a, b):
 
 def three_factors(a, b, c):
     return a * b * c
+
+
+def tuning(thickness, contrast):
+    """Amplitude of a 30 Hz wavelet from a thin bed (m, at 2500 m/s) with a reflection contrast (%)."""
+    return contrast * np.abs(np.sin(2.0 * np.pi * 30.0 * thickness / 2500.0))
+
+
+def melt(temperature, sensitivity):
+    """Melt (mm/day) by degree-days above a threshold of 1 degC."""
+    return sensitivity * np.maximum(temperature - 1.0, 0.0)
+
+
+def glacier(thickness, rate, sliding, x):
+    """Surface speed (m/year) and flux (1000 m2/year) of shallow ice, on a slope that varies along the line."""
+    stress = 917.0 * 9.81 * np.sin(np.radians(4.0 + 1.5 * np.sin(3.04 * x)))
+    deformation = 0.5e-16 * rate * stress**3 * thickness**4
+    return np.stack([deformation + sliding, thickness * (sliding + 0.8 * deformation) / 1e3], axis=-1)
+
+
+def unequal_fold(a):
+    """A kink beyond most of the prior, with different slopes on its sides."""
+    return np.abs(a - 1.5) + 0.3 * a
+
+
+def weakest_link(a, b):
+    """The smaller of two strengths, one of them curved."""
+    return np.minimum(1.5 * a, 0.5 + b**2)
+
+
+def saturating_product(a, b):
+    """Uptake that saturates with the product of two positive quantities."""
+    return 5.0 * a * b / (1.0 + a * b)
+
+
+def pair_of_five(a, b, c, d, e):
+    """Two data of five unknowns."""
+    return np.stack([a * b + c, np.exp(0.5 * d) * e + c], axis=-1)
