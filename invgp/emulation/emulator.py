@@ -84,6 +84,8 @@ class Emulator:
         regression.
     success : SuccessModel or None
         Probability that a run succeeds; None if it does not depend on the inputs.
+    relevance : array, shape (R, P), or float
+        Factors on the errors of the runs in estimates of the error: less than 1 far from the data.
     """
 
     surface: Surface
@@ -98,6 +100,7 @@ class Emulator:
     solver_noise: Floats | float = 0.0
     discrepancy: Floats | None = None
     success: SuccessModel | None = None
+    relevance: Floats | float = 1.0
 
     @property
     def held_out_error(self) -> Floats:
@@ -270,7 +273,7 @@ class Emulator:
         rough : array, shape (B, P)
             Numerical noise of the simulator, which differs from run to run.
         """
-        squares = weighted_mean(self._weights[sites], self.errors**2)
+        squares = weighted_mean(self._weights[sites], (self.relevance * self.errors) ** 2)
         # The squares are means over few runs, and vary by chance.
         noise = np.minimum(LARGEST_SHARE * (self.solver_noise / self.unit) ** 2, squares)
         observed = ~np.isinf(self.noise[sites])

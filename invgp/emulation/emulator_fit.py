@@ -46,6 +46,7 @@ MOST_LOG_DEGREE, MOST_LOG_STAGES = 6, 4  # as below, of exponentials of polynomi
 MOST_PIECE_DEGREE = 6  # of the pieces of piecewise polynomials
 MOST_PIECE_STAGES = 4  # choices of the first stage of the runs of piecewise polynomials
 MOST_PIECE_RUNS = 1500  # runs of a piecewise polynomial, to limit time
+FAR = 5.0  # noise standard deviations from the datum beyond which errors count less, in inverse proportion
 CONSISTENT = 4.0  # distance of a sum of squared residuals from its mean, in standard deviations, that fits the data
 PLAUSIBLE = 4.0  # prior standard deviations up to which the inputs of a run are plausible
 HOPELESS = 1.0  # noise standard deviations: larger errors count as this value, since the emulator is not used there
@@ -100,6 +101,7 @@ def fit_emulator(
     trial.wanted = wanted
     trial.sampled = problem.inference.posterior == "sampled"
     if trial.sampled:
+        trial.relevance = _relevance(problem, runs, noise_std)
         trial.compared = trial.test_runs | _fits_data(problem, runs, noise_std) & (
             np.abs(trial.x).max(axis=1) <= PLAUSIBLE
         )
@@ -119,6 +121,7 @@ def fit_emulator(
         neighbours=trial.neighbours,
         discrepancy=discrepancy,
         success=fit_success(trial.x, runs.has_output),
+        relevance=trial.relevance,
     )
 
 
@@ -170,6 +173,8 @@ class _EmulatorSelection:
         Loss at which no larger polynomial is fitted.
     test_runs, compared : array of bool, shape (R,)
         Latest runs, which show the error of the emulator; and runs on which candidates are compared.
+    relevance : array, shape (R, P)
+        Factors on the errors in comparisons.
     """
 
     def __init__(
@@ -179,6 +184,7 @@ class _EmulatorSelection:
         self.sampled, self.wanted = False, NEGLIGIBLE
         self.test_runs = np.ones(len(runs), dtype=bool) if everywhere else runs.latest(FEWEST_TEST_RUNS)
         self.compared = self.test_runs
+        self.relevance = np.ones_like(y)
         self.folds = _folds(runs.sites, rng)
         self.order = rng.permutation(len(runs))
 
@@ -331,12 +337,12 @@ class _EmulatorSelection:
 
     def test_error(self, fit: _CandidateFit) -> float:
         """Return the root mean square of the errors of a fit over the test runs, none of them clipped."""
-        return _root_mean_square(fit.errors[self.test_runs])
+        return _root_mean_square((self.relevance * fit.errors)[self.test_runs])
 
     def _loss(self, errors: Floats) -> float:
         """Return the root mean square of the errors over the compared runs, each error clipped to a largest one."""
         largest = LARGEST_SAMPLED if self.sampled else HOPELESS
-        return _root_mean_square(np.clip(errors[self.compared], -largest, largest))
+        return _root_mean_square(np.clip((self.relevance * errors)[self.compared], -largest, largest))
 
     def _describe_stages(self, stage: int) -> str:
         stages = np.unique(self.runs.stage)
@@ -375,6 +381,12 @@ def _fits_data(problem: Problem, runs: Runs, noise_std: Floats) -> NDArray[np.bo
     squares = np.where(observed, (residuals / noise_std[runs.sites]) ** 2, 0.0)
     count = observed.sum(axis=1)
     return np.asarray((squares.sum(axis=1) <= count + CONSISTENT * np.sqrt(2.0 * count)) & (count > 0))
+
+
+def _relevance(problem: Problem, runs: Runs, noise_std: Floats) -> Floats:
+    """Return factors (R, P) on the errors at runs: less than 1 far from the data, where the density is zero anyway."""
+    residuals = np.abs(problem.survey.Y[runs.sites] - runs.outputs) / noise_std[runs.sites]
+    return np.asarray(np.minimum(1.0, FAR / np.maximum(np.nan_to_num(residuals), FAR)))
 
 
 def _folds(sites: Integers, rng: np.random.Generator) -> Integers:

@@ -278,7 +278,10 @@ def diagnose(
         *(_bias_sentences(problem, predicted, options) if converged else ()),
         *_shape_sentences(shape_error, latents, options),
     ]
-    return Diagnostics(misfit, shape_error, (*sentences, *_length_scale_sentences(problem, options)))
+    sentences.extend(_length_scale_sentences(problem, options))
+    if not sentences and not converged:
+        sentences = ["The inversion ended before it converged: means and spreads are doubtful."]
+    return Diagnostics(misfit, shape_error, tuple(sentences))
 
 
 def neighbour_score(X: Floats, residuals: Floats, options: DiagnosticOptions = DEFAULTS) -> float:

@@ -47,12 +47,16 @@ class CheckOptions:
     largest_change : float
         Change of a posterior by this error that is not harmless: of the mean, in standard deviations, or of the
         logarithm of the standard deviation.
+    largest_excess : float
+        Logarithm of the density of the data at a run, relative to that on the emulator, above which the emulator has
+        excluded the run by mistake.
     """
 
     predicted: int = 500
     extreme: float = 6.0
-    largest_widening: float = 1.2
+    largest_widening: float = 1.05
     largest_change: float = 0.1
+    largest_excess: float = 2.0
 
 
 class RunCheck(NamedTuple):
@@ -151,7 +155,11 @@ class OutskirtOptions:
 
 
 def run_unexplored(
-    model: SiteModel, runner: Runner, state: SearchState, rng: np.random.Generator
+    model: SiteModel,
+    runner: Runner,
+    state: SearchState,
+    rng: np.random.Generator,
+    options: CheckOptions = CheckOptions(),
 ) -> tuple[SearchState, bool]:
     """Run the simulator where the emulator may miss a part of the posterior; return whether it did not."""
     if state.emulator is None:
@@ -170,12 +178,15 @@ def run_unexplored(
         )
         return state.with_note(note), True
     sites = sites[few]
+    ratio = DensityRatio(model, state.emulator, state.posterior, sites)
     batch = runner.sample(latents[:, few], "unexplored-values", sites)
     # As old runs: the error of the emulator is that at draws, not where it was expected to be wrong.
     runs = state.runs.append(latents[:, few], batch.outputs, batch.valid, sites, int(state.runs.stage.min()))
     noise = np.where(np.isfinite(problem.survey.Y), problem.noise_std, np.inf)[sites]
     residuals = (problem.survey.Y[sites] - np.nan_to_num(batch.outputs, nan=np.inf)) / noise
-    missed = fits_data(residuals, noise) & batch.valid
+    # Next to the edge of what fits the data, a small error decides whether it does, and does not matter.
+    excluded = ratio(latents[:, few], batch)[0] > options.largest_excess
+    missed = fits_data(residuals, noise) & excluded & batch.valid
     return replace(state, runs=runs), not missed.any()
 
 

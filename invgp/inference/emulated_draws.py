@@ -126,6 +126,10 @@ def draw_on_emulator(
     if effective < options.enough_from_chains and size <= options.most_tempered:
         longer = options.with_longer_chains(options.enough_from_chains / effective)
         samples = draw_by_hamiltonian(posterior, gaussian, rng, longer, report, target.starts)
+        if samples.effective.min() < options.enough_from_chains and can_temper:
+            other, tempered = _draw_all_modes(posterior, gaussian.sites, rng, options, report)
+            if other.effective.min() > samples.effective.min() and other.r_hat.max() <= options.largest_r_hat:
+                return other, tempered
     samples = replace(samples, k_hat=k_hat)
     near = target.explained and _distance(samples, gaussian) <= CHOICE.gaussian_error
     return samples, None if near else _draw_wider(posterior, gaussian, rng)
