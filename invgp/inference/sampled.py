@@ -199,7 +199,7 @@ class SampledSearch:
             state = self._refit(model, runner, state)
             if state.emulator is None:
                 break
-        state = self._use_simulator(model, runner, state)
+        state = self._use_simulator(model, runner, self._refine_widened(model, runner, state))
         if holds and not good:
             state, holds = self._confirm_error(model, runner, state)
         if not holds:
@@ -251,6 +251,31 @@ class SampledSearch:
         emulator = state.target.emulator
         outputs = outputs_at_draws(state, emulator, few, model.all_sites)
         return sites_widened_by_error(model, emulator, few, outputs, self.checks) & ~state.direct
+
+    def _refine_widened(self, model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
+        """Make more runs at draws of the sites that the error of the emulator changes, and draw again.
+
+        This takes far fewer runs than weights with the simulator, of which few draws remain effective.
+        """
+        before = state
+        for count in range(self.rounds.most_refined):
+            sites = np.flatnonzero(self._widened_sites(model, state))
+            sites = sites[np.isin(sites, model.problem.simulated)]
+            cost = self.rounds.refining * len(sites)
+            if state.samples is None or state.target is None or not cost or not runner.simulator.can_afford(cost):
+                break
+            latents, sites = pick_draws(state.samples.latents, cost, sites, self.design)
+            stage = int(state.runs.stage.max()) + 1
+            state, _ = verify_at(model, runner, state, latents, sites, f"refined-sites-{count + 1}", stage)
+            refitted = self._refit(model, runner, state)
+            if refitted.emulator is None or refitted.target is None:
+                break
+            target = replace(refitted.target, gaussian=refitted.posterior, emulator=refitted.emulator)
+            state = replace(refitted, target=target)
+        if state.emulator is None or state.emulator is before.emulator:
+            return state
+        target = self._next_target(model, state, state.emulator, _stage(runner, "search for modes"))
+        return runner.keep(self._draw_result(model, runner, state, target))
 
     def _use_simulator(self, model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
         """Sample sites that the error of the emulator changes with the simulator, within `inference.max_runs`."""

@@ -174,6 +174,8 @@ class RoundOptions:
     largest_extreme : float
         Largest logarithm of the weight, in absolute value, that would correct an extreme draw. So few draws are extreme
         that a larger error of the emulator does not matter if they belong to the posterior.
+    most_refined, refining : int
+        Most repeated fits for sites whose posterior the error of the emulator changes, and runs at each of them.
     most_widened : float
         Largest share of sites whose posterior the error of the emulator changes; a note names these sites.
     """
@@ -192,6 +194,8 @@ class RoundOptions:
     surprising: float = 1.5
     largest_variance: float = 0.05
     largest_extreme: float = 2.0
+    most_refined: int = 4
+    refining: int = 10
     most_widened: float = 0.05
 
 

@@ -35,6 +35,7 @@ from invgp.posterior import EmulatorReport, Samples, Solution, StoredRuns
 from invgp.posterior.gaussian_processes import StoredSiteFactors
 from invgp.problem import Floats, Problem
 
+NOTED_CHANGE = 0.05  # change of a posterior by the error of the emulator that is stated, as in `CheckOptions`
 DRAWN_TOGETHER = 1500  # most sites of a joint conditional sample, to limit memory
 
 
@@ -206,6 +207,7 @@ def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tu
     if found is None or samples is None or target is None:
         return found
     (problem, approximation), options, checks, emulator = found, SamplingOptions(), CheckOptions(), target.emulator
+    noted = replace(checks, largest_change=NOTED_CHANGE)
     few = samples.thin(checks.predicted)
     predicted = outputs_at_draws(state, emulator, samples.latents[few], model.all_sites)
     mean, covariance = samples.moments()
@@ -213,9 +215,7 @@ def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tu
     notes = [
         *all_notes(model, runner, state, (mean, covariance)),
         *_sampling_notes(samples, options, several_modes=target.several_modes),
-        *_emulator_notes(
-            model, state, sites_widened_by_error(model, emulator, samples.latents[few], predicted, checks)
-        ),
+        *_emulator_notes(model, state, sites_widened_by_error(model, emulator, samples.latents[few], predicted, noted)),
         *_averaging_notes(model, samples),
     ]
     return problem, replace(
