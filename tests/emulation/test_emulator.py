@@ -429,3 +429,14 @@ def test_that_a_product_of_powers_needs_few_runs():
     values, sites = new[:1], np.arange(20)
     outputs, pull_back = emulator.linearise(values, sites)
     np.testing.assert_allclose(pull_back(np.ones_like(outputs)), outputs * [4.0, 1.0], rtol=1e-3)
+
+
+def test_that_errors_far_from_the_data_count_less():
+    problem, rng = fold_problem(np.full(20, 1.0)), np.random.default_rng(1)
+    values = np.concatenate([np.linspace(0.9, 1.1, 60), np.linspace(5.0, 8.0, 60)]).reshape(6, 20, 1)
+    outputs = np.where(values > 4.0, 40.0 + 20.0 * rng.standard_normal(values.shape), values)
+    runs = Runs.empty(1, 1).append(values, outputs, np.ones(values.shape[:2], dtype=bool), np.arange(20), 0)
+    emulator = fit_emulator(problem, runs, noise_std=problem.noise_std, rng=rng)
+    far = np.abs(outputs.ravel() - 1.0) > 0.5
+    assert np.all(emulator.relevance[~far] == 1.0)
+    np.testing.assert_allclose(emulator.relevance[far, 0], 0.5 / np.abs(outputs.ravel() - 1.0)[far])
