@@ -102,6 +102,9 @@ def fit_emulator(
     trial.sampled = problem.inference.posterior == "sampled"
     if trial.sampled:
         trial.relevance = _relevance(problem, runs, noise_std)
+        trial.residuals = (problem.survey.Y[runs.sites] - runs.outputs) / noise_std[runs.sites]
+        trial.plausible = np.abs(trial.x).max(axis=1) <= PLAUSIBLE
+        trial.in_noise = unit / noise_std[runs.sites]
         trial.compared = trial.test_runs | _fits_data(problem, runs, noise_std) & (
             np.abs(trial.x).max(axis=1) <= PLAUSIBLE
         )
@@ -175,6 +178,12 @@ class _EmulatorSelection:
         Latest runs, which show the error of the emulator; and runs on which candidates are compared.
     relevance : array, shape (R, P)
         Factors on the errors in comparisons.
+    residuals : array, shape (R, P), or None
+        Data minus outputs of the runs, in noise standard deviations; None if only `compared` counts.
+    plausible : array of bool, shape (R,)
+        Runs whose inputs are not far from the prior mean.
+    in_noise : array, shape (R, P), or float
+        Factors that convert outputs to noise standard deviations of the site of each run.
     """
 
     def __init__(
@@ -185,6 +194,9 @@ class _EmulatorSelection:
         self.test_runs = np.ones(len(runs), dtype=bool) if everywhere else runs.latest(FEWEST_TEST_RUNS)
         self.compared = self.test_runs
         self.relevance = np.ones_like(y)
+        self.residuals: Floats | None = None
+        self.plausible = np.ones(len(runs), dtype=bool)
+        self.in_noise: Floats | float = 1.0
         self.folds = _folds(runs.sites, rng)
         self.order = rng.permutation(len(runs))
 
@@ -342,7 +354,10 @@ class _EmulatorSelection:
     def _loss(self, errors: Floats) -> float:
         """Return the root mean square of the errors over the compared runs, each error clipped to a largest one."""
         largest = LARGEST_SAMPLED if self.sampled else HOPELESS
-        return _root_mean_square(np.clip((self.relevance * errors)[self.compared], -largest, largest))
+        compared = self.compared
+        if self.residuals is not None:  # also runs that the candidate takes for a part of the posterior
+            compared = compared | (self.plausible & _are_small(self.residuals + self.in_noise * errors))
+        return _root_mean_square(np.clip((self.relevance * errors)[compared], -largest, largest))
 
     def _describe_stages(self, stage: int) -> str:
         stages = np.unique(self.runs.stage)
@@ -376,11 +391,14 @@ def _first_stages(stage: Integers) -> list[int]:
 
 def _fits_data(problem: Problem, runs: Runs, noise_std: Floats) -> NDArray[np.bool_]:
     """Return a mask (R,) of the runs whose outputs fit the data of their site, within the noise."""
-    residuals = problem.survey.Y[runs.sites] - runs.outputs
-    observed = np.isfinite(problem.survey.Y)[runs.sites]
-    squares = np.where(observed, (residuals / noise_std[runs.sites]) ** 2, 0.0)
-    count = observed.sum(axis=1)
-    return np.asarray((squares.sum(axis=1) <= count + CONSISTENT * np.sqrt(2.0 * count)) & (count > 0))
+    return _are_small((problem.survey.Y[runs.sites] - runs.outputs) / noise_std[runs.sites])
+
+
+def _are_small(residuals: Floats) -> NDArray[np.bool_]:
+    """Return whether residuals (R, P) in noise standard deviations fit data; NaN where there are none."""
+    count = np.isfinite(residuals).sum(axis=1)
+    squares = np.sum(np.nan_to_num(residuals, posinf=0.0, neginf=0.0) ** 2, axis=1)
+    return np.asarray((squares <= count + CONSISTENT * np.sqrt(2.0 * count)) & (count > 0))
 
 
 def _relevance(problem: Problem, runs: Runs, noise_std: Floats) -> Floats:

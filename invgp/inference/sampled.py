@@ -255,7 +255,8 @@ class SampledSearch:
     def _refine_widened(self, model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
         """Make more runs at draws of the sites that the error of the emulator changes, and draw again.
 
-        This takes far fewer runs than weights with the simulator, of which few draws remain effective.
+        This takes far fewer runs than weights with the simulator, of which few draws remain effective. If it does not
+        help, the draws stay as they were.
         """
         before = state
         for count in range(self.rounds.most_refined):
@@ -274,8 +275,11 @@ class SampledSearch:
             state = replace(refitted, target=target)
         if state.emulator is None or state.emulator is before.emulator:
             return state
+        if np.mean(self._widened_sites(model, state)) > self.rounds.most_widened:  # as next to a jump
+            return replace(before, runs=state.runs)
         target = self._next_target(model, state, state.emulator, _stage(runner, "search for modes"))
-        return runner.keep(self._draw_result(model, runner, state, target))
+        refined, holds = self._confirm_error(model, runner, self._draw_result(model, runner, state, target))
+        return runner.keep(refined if holds else replace(before, runs=refined.runs))
 
     def _use_simulator(self, model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
         """Sample sites that the error of the emulator changes with the simulator, within `inference.max_runs`."""

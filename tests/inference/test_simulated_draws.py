@@ -74,15 +74,15 @@ def test_that_nearly_equal_weights_have_no_heavy_tail():
 @pytest.mark.slow
 def test_that_failed_runs_do_not_replace_the_emulator(monkeypatch):
     """A draw whose run failed keeps the weight of the emulator, whose error still widens the posterior."""
-    evaluate, failed = Runner.evaluate, []
+    sample, failed = Runner.sample, []
 
     def fail_at_draws(self, latents, label, sites):
         if label == "simulated-draws":
             failed.append(len(sites))
             return Batch.all_failed(len(latents), len(sites), 1)
-        return evaluate(self, latents, label, sites)
+        return sample(self, latents, label, sites)
 
-    monkeypatch.setattr(Runner, "evaluate", fail_at_draws)
+    monkeypatch.setattr(Runner, "sample", fail_at_draws)
     posterior = invgp.invert(problem(np.asarray([0.3, 1.1]), 0.1))
     assert failed
     assert "weighted with the simulator" not in posterior.attrs["invgp_draws"]
