@@ -86,7 +86,9 @@ class SamplingOptions:
     independent : float
         Largest prior correlation of sites that are taken for independent, and tempered apart from each other.
     most_longer : int
-        Largest factor by which chains are made longer, or particles more.
+        Largest factor by which chains are made longer.
+    most_more : int
+        Largest factor by which particles are made more; tempering takes far longer than chains.
     """
 
     proposals: int = 4000
@@ -117,6 +119,7 @@ class SamplingOptions:
     bridged: int = 1000
     independent: float = 1e-4
     most_longer: int = 4
+    most_more: int = 2
 
     def with_longer_chains(self, factor: float) -> SamplingOptions:
         """Return options with this many times as many iterations, rounded up and at most `most_longer` times."""
@@ -124,8 +127,8 @@ class SamplingOptions:
         return replace(self, iterations=times * self.iterations, most_iterations=times * self.most_iterations)
 
     def with_more_particles(self, factor: float) -> SamplingOptions:
-        """Return options with this many times as many particles, rounded up and at most `most_longer` times."""
-        times = min(math.ceil(factor), self.most_longer)
+        """Return options with this many times as many particles, rounded up and at most `most_more` times."""
+        times = min(math.ceil(factor), self.most_more)
         return replace(self, most_particles=times * self.most_particles, numbers_at_once=times * self.numbers_at_once)
 
 
