@@ -49,6 +49,8 @@ from invgp.posterior.contents import mode_probabilities
 _MOST_DRAWS = 20  # lines that can be distinguished
 _MOST_MAPS = 3  # in addition to the mean
 
+SMALLEST_SHARE = 0.005  # probability of modes without a draw that the legend mentions
+
 
 def plot_draws(
     posterior: xr.Dataset,
@@ -138,14 +140,21 @@ def _draw_handles(ds: xr.Dataset) -> list[Artist]:
     if len(probabilities) == 1:
         return [Line2D([], [], color=GREY, linewidth=0.5, label="posterior draw")]
     labels: dict[int, str] = {}
+    left = 1.0
     for mode in modes.tolist():
+        if min(mode, len(MODE_STYLES)) in labels:
+            continue
         last = mode >= len(MODE_STYLES) and len(probabilities) > len(MODE_STYLES)
         share = probabilities[len(MODE_STYLES) - 1 :].sum() if last else probabilities[mode - 1]
         labels[min(mode, len(MODE_STYLES))] = f"draw of {'other modes' if last else f'mode {mode}'} ({share:.0%})"
-    return [
+        left -= share
+    handles: list[Artist] = [
         Line2D([], [], color=GREY, linewidth=0.7, linestyle=mode_line_style(mode), label=label)
         for mode, label in labels.items()
     ]
+    if left >= SMALLEST_SHARE:
+        handles.append(Line2D([], [], linestyle="none", label=f"modes of which no draw is shown ({left:.0%})"))
+    return handles
 
 
 def _draw_samples(ax: Axes, ds: xr.Dataset, name: str, line: LinePanels, options: FigureOptions) -> None:

@@ -53,6 +53,8 @@ from invgp.units import conversion
 _NARROWEST, _LOWEST = 1.5, 2.0  # inches, of a legible panel
 _DECADES = 30.0  # ratio of the highest to the lowest positive observation from which the axis is logarithmic
 _POINT: dict[str, Any] = {"markersize": 1.8, "markeredgewidth": 0.0}
+_PREDICTED: dict[str, Any] = {"fmt": "s", "elinewidth": 2.4, "alpha": 0.35, "markersize": 3.2, "markeredgewidth": 0.0}
+_BAR_LABEL = "predicted mean, 95% interval"
 _ERROR_BAR: dict[str, Any] = {"fmt": "o", "elinewidth": 0.4, **_POINT}
 
 
@@ -61,7 +63,8 @@ def plot_fit(posterior: xr.Dataset, *, size: tuple[float, float] | None = None) 
 
     Along a line, the upper panel shows the observations over the predicted mean and its 95% interval. For sites with
     two or more coordinates, it shows observed against predicted values. Missing observations are not drawn. Two-way
-    times increase downwards. Positive observations over more than a factor of thirty have a logarithmic axis.
+    times increase downwards. Positive observations over more than a factor of thirty have a logarithmic axis. Direct
+    data of field models, as of boreholes, have panels of their own, with bars for the predicted 95% intervals.
 
     Parameters
     ----------
@@ -89,27 +92,70 @@ def plot_fit(posterior: xr.Dataset, *, size: tuple[float, float] | None = None) 
 def fit_figure(ds: xr.Dataset, options: FigureOptions) -> Figure:
     """Draw observations, predictions and residuals; see `plot_fit`."""
     on_line = len(read_site_coordinates(ds)) == 1
-    observations = read_names(ds, "observations")
+    observations, direct = read_names(ds, "observations"), read_direct_data(ds)
+    count = len(observations) + len(direct)
     with rc_context(STYLE):
-        width = COLUMN + 0.5 if len(observations) == 1 else PAGE / 2 * len(observations)
+        width = COLUMN + 0.5 if count == 1 else PAGE / 2 * count
         size = options.size or (width, 4.2)
-        if size[0] / len(observations) < _NARROWEST or size[1] < _LOWEST:
-            raise size_error(size, f"{len(observations)} fits" if len(observations) > 1 else "the fit")
+        if size[0] / count < _NARROWEST or size[1] < _LOWEST:
+            raise size_error(size, f"{count} fits" if count > 1 else "the fit")
         figure = NotebookFigure(size, layout="constrained")
-        axes = figure.subplots(2, len(observations), squeeze=False, sharex="col", height_ratios=(3, 1))
+        axes = figure.subplots(2, count, squeeze=False, sharex="col", height_ratios=(3, 1))
         draw = _draw_along_line if on_line else _draw_cross_plot
-        for (upper, lower), name in zip(axes.T, observations, strict=True):
-            draw(upper, lower, ds.isel(site=sites_of_observation(ds, name)), name)
+        for k, (upper, lower) in enumerate(axes.T):
+            if k < len(observations):
+                name = observations[k]
+                draw(upper, lower, ds.isel(site=sites_of_observation(ds, name)), name)
+            else:
+                _draw_direct(upper, lower, ds, *direct[k - len(observations)])
             _frame_residuals(lower)
-            lower.set_xlabel(_wrap_label(lower.get_xlabel(), size[0] / len(observations) - 0.7))
+            lower.set_xlabel(_wrap_label(lower.get_xlabel(), size[0] / count - 0.7))
             upper.set_ylabel(_wrap_label(upper.get_ylabel(), 0.55 * size[1]))
         letter_panels(axes[0])
         figure.align_ylabels()
         sample = axes[0, 0].errorbar([], [], yerr=[], color=GREY, label="observed ± noise std", **_ERROR_BAR)
         diagonal = Line2D([], [], color=GREY, linewidth=0.7, label="observed = predicted")
-        add_legend(figure, [sample, *(band_handles("predicted mean") if on_line else [diagonal])])
+        handles = [sample, *(band_handles("predicted mean") if on_line else [diagonal])]
+        if direct:
+            handles.append(axes[0, 0].errorbar([], [], yerr=[], color=GREY, label=_BAR_LABEL, **_PREDICTED))
+        add_legend(figure, handles)
         note_convergence(figure, ds)
     return figure
+
+
+def read_direct_data(ds: xr.Dataset) -> list[tuple[str, str]]:
+    """Return source and name of each direct datum of a field model; those of site models are observations at sites."""
+    found = []
+    for source in str(ds.attrs.get("invgp_direct_sources", "")).split():
+        for variable in ds.data_vars:
+            name = str(variable).removesuffix("_observed")
+            if f"{source}_place" in ds[variable].dims and name != variable:
+                found.append((source, name))
+    return found
+
+
+def _draw_direct(upper: Axes, lower: Axes, ds: xr.Dataset, source: str, name: str) -> None:
+    """Draw direct data of a source of a field model over their places, and the predictions beside them."""
+    own = ds.drop_dims("site").rename({f"{source}_place": "site"})
+    positions = [str(v) for v in own.data_vars if str(v).startswith(f"{source}_") and own[v].dims == ("site",)]
+    positions = [v for v in positions if not v.endswith(("_observed", "_std", "_predicted", "_residual"))]
+    x, label = np.arange(1.0, own.sizes["site"] + 1.0), f"Place in {source}"
+    if len(positions) == 1:
+        ((x, label),) = read_positions(own, positions)
+    for curve in read_curves(own, f"{name}_observed"):
+        mean, spread = (read_values(own, f"{name}_{of}", curve) for of in ("predicted", "predicted_std"))
+        upper.errorbar(x, mean, TWO_SIGMA * spread, color=curve.colour, **_PREDICTED)
+        _draw_data(upper, lower, own, name, curve, x)
+    upper.margins(x=0.3 if own.sizes["site"] == 1 else 0.05)
+    power = tick_power(upper.get_ylim())
+    set_value_ticks(upper.yaxis, power, most=5)
+    upper.set_ylabel(axis_label(own[f"{name}_observed"], quantity_name(own[f"{name}_observed"]), power=power))
+    upper.spines[["top", "right"]].set_visible(False)
+    if own.sizes["site"] == 1:
+        lower.set_xticks(x)
+    else:
+        lower.xaxis.set_major_locator(MaxNLocator(4, integer=len(positions) != 1))
+    lower.set_xlabel(label)
 
 
 def _wrap_label(label: str, inches: float) -> str:

@@ -11,7 +11,9 @@ import xarray as xr
 from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
 
 from invgp.errors import PlotError
 from invgp.maps.nodes import as_points
@@ -21,9 +23,11 @@ from invgp.plots.plot_data import Floats, read_curves, read_names, read_site, re
 from invgp.plots.style import (
     COLOURS,
     COLUMN,
+    GREY,
     PAGE,
     STYLE,
     NotebookFigure,
+    add_legend,
     arrange_panels,
     figure_style,
     letter_panels,
@@ -31,6 +35,7 @@ from invgp.plots.style import (
     root_figure,
 )
 
+_NEW_EMULATOR = (0, (2, 2))
 _MOST_NUMBERS = 12  # per row of the matrix, to be legible
 _DARK = 0.6  # correlation from which its number is white
 
@@ -186,7 +191,7 @@ def convergence_figure(ds: xr.Dataset, options: FigureOptions) -> Figure:
     if "elbo" not in ds or "runs" not in ds:
         raise PlotError("The dataset is not a complete invgp posterior: it lacks elbo or runs.")
     iteration, bound, runs = (np.asarray(ds[name].values, dtype=np.float64) for name in ("iteration", "elbo", "runs"))
-    half = len(iteration) // 2
+    half, stages = len(iteration) // 2, find_stages(runs)
     layout = arrange_panels(3, options.size or (PAGE, 2.4), most=3)
     with rc_context(STYLE):
         figure = NotebookFigure(layout.size, layout="constrained")
@@ -194,18 +199,44 @@ def convergence_figure(ds: xr.Dataset, options: FigureOptions) -> Figure:
         for empty in spare:
             empty.remove()
         label = "Bound (nats)" if layout.rows > 1 else "Evidence lower bound (nats)"
-        _draw_iterations(axes[0], iteration, bound, label)
-        _draw_iterations(axes[1], iteration[half:], bound[half:], label)
+        _draw_iterations(axes[0], iteration, bound, label, stages=stages)
+        _draw_iterations(axes[1], iteration[half:], bound[half:], label, stages=stages[stages > half] - half)
         _draw_iterations(axes[2], iteration, runs, "Simulator runs", steps=True)
         axes[2].set_ylim(bottom=0.0)
         letter_panels(axes, ["all iterations", "last half", "runs"])
+        if stages.size:
+            text = "new runs, and a new emulator: bounds on both sides cannot be compared"
+            add_legend(figure, [Line2D([], [], color=GREY, linewidth=0.6, linestyle=_NEW_EMULATOR, label=text)])
         note_convergence(figure, ds)
     return figure
 
 
-def _draw_iterations(ax: Axes, iteration: Floats, values: Floats, label: str, *, steps: bool = False) -> None:
+def find_stages(runs: Floats) -> NDArray[np.intp]:
+    """Return the iterations, from 0, at which runs were added, if not at most of them as without an emulator.
+
+    Parameters
+    ----------
+    runs : array, shape (I,)
+        Number of runs at each iteration.
+    """
+    added = np.flatnonzero(np.diff(runs) > 0) + 1
+    return added if 2 * len(added) < len(runs) else added[:0]
+
+
+def _draw_iterations(
+    ax: Axes,
+    iteration: Floats,
+    values: Floats,
+    label: str,
+    *,
+    steps: bool = False,
+    stages: NDArray[np.intp] | None = None,
+) -> None:
     style = "steps-post" if steps else "default"
-    ax.plot(iteration, values, "-o", color=COLOURS[0], markersize=2.4, linewidth=0.9, drawstyle=style)
+    for part in np.split(np.arange(len(values)), [] if stages is None else stages):
+        ax.plot(iteration[part], values[part], "-o", color=COLOURS[0], markersize=2.4, linewidth=0.9, drawstyle=style)
+    for start in [] if stages is None else stages:
+        ax.axvline(float(iteration[start]) - 0.5, color=GREY, linewidth=0.6, linestyle=_NEW_EMULATOR, zorder=0)
     ax.set(xlabel="Iteration", ylabel=label)
     ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))

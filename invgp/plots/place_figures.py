@@ -18,6 +18,7 @@ from invgp.plots.plot_data import Floats, increases_downwards, read_curves, read
 from invgp.plots.style import GREY, PAGE, STYLE, NotebookFigure, add_legend, letter_panels
 
 _DOT = 14.0  # points squared
+_UNLABELLED = "black"  # curves without a label beside others with labels, whose colours are in the legend
 _DIVERGING, _SEQUENTIAL = "RdBu_r", "viridis"
 UNUSUAL = 2.0  # standardised residual beyond which data are marked
 
@@ -81,6 +82,8 @@ def _draw_lines(
         spare.remove()
     handles: dict[str, Any] = {}
     any_mark = False
+    curves = [read_curves(_dataset_of(panel, ds, coordinates)[0], panel.variable) for panel in panels]
+    labelled = any(curve.label for several in curves for curve in several)
     for i, (ax, panel) in enumerate(zip(axes, panels, strict=False)):
         own, names = _dataset_of(panel, ds, coordinates)
         ((x, label),) = read_positions(own, names)
@@ -89,17 +92,18 @@ def _draw_lines(
             if panel.band is not None:
                 ax.axhspan(panel.centre - panel.band, panel.centre + panel.band, color="0.92", zorder=0)
             ax.axhline(panel.centre, color=GREY, linewidth=0.6, linestyle=(0, (5, 3)))
-        for curve in read_curves(own, panel.variable):
+        for curve in curves[i]:
             values = read_values(own, panel.variable, curve)
+            colour = curve.colour if curve.label or not labelled else _UNLABELLED
             style: dict[str, Any] = {"linewidth": 0.9}
             if panel.points:
                 style = {"marker": "o", "linestyle": "none", "markersize": 2.4, "markerfacecolor": "none"}
                 style["markeredgewidth"] = 0.5
-            ax.plot(x[order], values[order], color=curve.colour, **style)
-            handles.setdefault(curve.label, Line2D([], [], color=curve.colour, label=curve.label, **style))
+            ax.plot(x[order], values[order], color=colour, **style)
+            handles.setdefault(curve.label, Line2D([], [], color=colour, label=curve.label, **style))
             if panel.marked is not None:
                 chosen = read_values(own, panel.marked, curve) > 0
-                ax.plot(x[chosen], values[chosen], "o", color=curve.colour, markersize=2.4)
+                ax.plot(x[chosen], values[chosen], "o", color=colour, markersize=2.4)
                 any_mark |= bool(chosen.any())
         set_value_ticks(ax.yaxis, tick_power(ax.get_ylim()), 5)
         ax.set_ylabel(axis_label(own[panel.variable], panel.title, width=30, power=tick_power(ax.get_ylim())))

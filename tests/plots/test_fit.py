@@ -64,3 +64,26 @@ def test_that_positive_observations_over_decades_have_logarithmic_axes(line: xr.
         assert_that_labels_can_be_read(figure)
         ds["time_observed"][0, 0] = -0.1
         assert plots.plot_fit(ds).axes[0].get_yscale() == "linear"
+
+
+def test_that_direct_data_of_a_field_model_have_a_panel(line: xr.Dataset) -> None:
+    place = "core_place"
+    ds = line.assign(
+        core_depth=(place, [3.0, 5.0], {"units": "m", "long_name": "depth"}),
+        k_observed=(place, [0.3, 0.4], {"units": "1", "long_name": "observed k"}),
+        k_noise_std=(place, [0.1, 0.1]),
+        k_predicted=(place, [0.35, 0.35]),
+        k_predicted_std=(place, [0.02, 0.03]),
+        k_residual=(place, [-0.05, 0.05]),
+    )
+    ds.attrs["invgp_direct_sources"] = "core"
+    figure = plots.plot_fit(ds)
+    draw(figure)
+    above, below = figure.axes[1], figure.axes[3]
+    predicted, observed = (c for c in above.containers if isinstance(c, ErrorbarContainer))
+    np.testing.assert_allclose(np.asarray(observed.lines[0].get_xydata()), [[3.0, 0.3], [5.0, 0.4]])
+    np.testing.assert_allclose(np.asarray(predicted.lines[0].get_ydata()), [0.35, 0.35])
+    np.testing.assert_allclose(np.asarray(below.lines[0].get_ydata()), [-0.5, 0.5])
+    assert below.get_xlabel() == "Depth (m)"
+    assert figure.legends[0].get_texts()[-1].get_text() == "predicted mean, 95% interval"
+    assert_that_labels_can_be_read(figure)

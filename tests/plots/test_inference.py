@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -123,3 +125,28 @@ def test_that_draws_of_all_chains_are_shown_at_the_sites(line: xr.Dataset) -> No
     for lines, expected in ((first, range(20)), (spread, range(1, 60, 3))):
         values = [np.asarray(one.get_ydata()) for one in lines if one.get_alpha() == 0.6]
         np.testing.assert_array_equal(values, draws[list(expected), :, 0])
+
+
+def test_that_convergence_marks_new_emulators(line: xr.Dataset) -> None:
+    bound, runs = np.array([-90.0, 10.0, 12.0, 8.0, 11.0]), np.array([20, 20, 20, 40, 40])
+    ds = line.assign(elbo=("iteration", bound), runs=("iteration", runs)).assign_coords(iteration=np.arange(1, 6))
+    figure = plots.plot_convergence(ds)
+    first, second, mark = figure.axes[0].lines
+    np.testing.assert_array_equal(np.asarray(first.get_ydata()), bound[:3])
+    np.testing.assert_array_equal(np.asarray(second.get_ydata()), bound[3:])
+    assert list(mark.get_xdata()) == [3.5, 3.5]
+    assert "new emulator" in figure.legends[0].get_texts()[0].get_text()
+    each = plots.plot_convergence(ds.assign(runs=("iteration", [20, 40, 60, 80, 100])))  # without an emulator
+    assert len(each.axes[0].lines) == 1
+    assert not each.legends
+
+
+def test_that_the_legend_of_draws_contains_the_probability_of_all_modes(line: xr.Dataset) -> None:
+    for name in ("depth", "velocity"):
+        line[f"{name}_sample"] = xr.concat([line[name] * 0.9, line[name] * 1.1], "realization")
+    ds = line.assign(mode=("realization", [1, 3]))
+    ds.attrs["invgp_mode_probabilities"] = [0.6, 0.3, 0.1]
+    texts = [text.get_text() for text in plots.plot_draws(ds).legends[0].get_texts()]
+    assert "modes of which no draw is shown (30%)" in texts
+    shares = [int(share) for text in texts for share in re.findall(r"\((\d+)%\)", text)]
+    assert sum(shares) == 100

@@ -125,3 +125,20 @@ def test_that_bars_of_all_targets_fit_into_the_figure_of_a_design_of_scalars() -
         assert ax.get_xlim()[1] > 91.0
     labels = [text.get_text() for text in figure.axes[1].get_yticklabels()]
     assert labels == ["test (1)", "repeat"]
+
+
+def test_that_data_without_a_label_do_not_have_the_colour_of_a_source() -> None:
+    result = xr.Dataset(
+        {
+            "flux_leverage": ("site", [0.1, 0.2]),
+            "flux_pull": ("site", [1.0, 2.0]),
+            "site_information": ("site", [0.3, 0.4]),
+            "depth_reduction": (("data", "site"), [[0.1, 0.2], [0.3, 0.4]]),
+        },
+        coords={"position": ("site", [0.0, 1.0], {"units": "m"}), "data": ["speed", "flux"]},
+        attrs={"invgp_coordinates": "position", "invgp_observations": "flux", "invgp_latents": "depth"},
+    )
+    figure = plots.plot_influence(result)
+    named = {handle.get_color() for handle in figure.legends[0].get_lines()}
+    assert len(named) == 2
+    assert figure.axes[0].lines[0].get_color() not in named
