@@ -464,7 +464,7 @@ def outputs_without_unit(config: str) -> list[str]:
     sources = [one for one in document.get("sources", {}).values() if isinstance(one, dict)]
     outputs = [output for table in (document, *sources) for output in table.get("forward", {}).get("outputs", [])]
     tables = [output if isinstance(output, dict) else {"name": output} for output in outputs]
-    return [table.get("source", table["name"]) for table in tables if "unit" not in table]
+    return [str(table.get("source", table["name"])) for table in tables if "unit" not in table]
 
 
 def print_misfit(problem: Problem, modelled: Floats) -> None:

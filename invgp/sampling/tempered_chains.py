@@ -155,7 +155,7 @@ def extrapolate_runs(path: Sequence[tuple[int, float]]) -> int | None:
 
 def _round_up(number: float) -> int:
     """Round a number up to two digits."""
-    unit = 10 ** max(math.floor(math.log10(number)) - 1, 0)
+    unit: int = 10 ** max(math.floor(math.log10(number)) - 1, 0)
     return math.ceil(number / unit) * unit
 
 

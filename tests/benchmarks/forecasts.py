@@ -3,8 +3,9 @@
 python tests/benchmarks/forecasts.py [--only product] [--seeds 1 2] [--posterior sampled] [--config survey.toml ...]
 
 The problems are those of `shapes.py` and some of this file. The forecast was tuned on seeds 1 and 2. `alone` is the
-forecast from the settings alone, `pilot` the forecast after a pilot, which made `made` of the runs, and `used` is the
-number of runs of the inversion with them. `ratio` is the larger of pilot / used and used / pilot.
+forecast from the settings alone, `pilot` the forecast after a pilot, which made `made` of the runs, `bent` the number of
+runs that a bent posterior can take, and `used` the number of runs of the inversion with them. `ratio` is the larger of
+pilot / used and used / pilot.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import invgp
 from invgp.inference.pilot import expected_cost, pilot_size, run_pilot
 
 SMALL = ("saturating-flow", "product-10-short", "square-line", "cubic")
-HEADER = f"{'problem':24s} {'seed':>4s} {'alone':>7s} {'made':>6s} {'pilot':>7s} {'used':>7s} {'ratio':>6s}  status"
+HEADER = f"{'problem':24s} {'seed':>4s} {'alone':>7s} {'made':>6s} {'pilot':>7s} {'bent':>7s} {'used':>7s} {'ratio':>6s}  status"
 
 
 def normal_moveout(time, velocity):
@@ -101,6 +102,7 @@ class Row(NamedTuple):
     alone: int
     made: int
     pilot: int
+    bent: int
     used: int
     status: str
 
@@ -111,7 +113,8 @@ class Row(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.problem:24s} {self.seed:4d} {self.alone:7,d} {self.made:6,d} {self.pilot:7,d} {self.used:7,d} "
+            f"{self.problem:24s} {self.seed:4d} {self.alone:7,d} {self.made:6,d} {self.pilot:7,d} "
+            f"{self.bent:7,d} {self.used:7,d} "
             f"{self.ratio:6.2f}  {self.status}"
         )
 
@@ -122,7 +125,7 @@ def measure(name: str, seed: int, problem: invgp.Problem) -> Row:
         ledger = Path(folder) / "runs.sqlite"
         pilot = run_pilot(problem, pilot_size(problem), directory=Path(folder), ledger=ledger)
         posterior = invgp.invert(problem, ledger=ledger)
-    attributes = posterior.attrs
+    attributes, cost = posterior.attrs, expected_cost(problem, pilot)
     if attributes["invgp_runs_from_ledger"] != pilot.runs:
         raise RuntimeError(f"{name}: {attributes['invgp_runs_from_ledger']} of {pilot.runs} pilot runs were used again")
     return Row(
@@ -130,7 +133,8 @@ def measure(name: str, seed: int, problem: invgp.Problem) -> Row:
         seed,
         expected_cost(problem).runs,
         pilot.runs,
-        expected_cost(problem, pilot).runs,
+        cost.runs,
+        cost.high,
         int(attributes["invgp_runs"]),
         attributes["invgp_status"],
     )
@@ -169,6 +173,8 @@ def main(arguments: list[str] | None = None) -> list[Row]:
         print(rows[-1], flush=True)
     within = sum(row.ratio <= 2.0 for row in rows)
     print(f"{within} of {len(rows)} forecasts are within a factor of two of the runs.")
+    inside = sum(row.used <= max(row.bent, 2 * row.pilot) for row in rows)
+    print(f"{inside} of {len(rows)} inversions use at most the larger of `bent` and twice the forecast.")
     return rows
 
 
