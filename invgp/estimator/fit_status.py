@@ -60,8 +60,9 @@ def describe_end_of_batches(
     """
     status, problem = f"{len(trace)} epochs are over", ""
     climb = late_climb(method, trace)
+    shorter = "natural" if method.natural != 0 else "the optimiser's rate"
     if _has_fallen(trace):
-        best, shorter = int(np.argmax(trace)), "natural" if method.natural != 0 else "the optimiser's rate"
+        best = int(np.argmax(trace))
         reason, cure = ("", "use Blocks") if whole else (" for the noise of a batch", "increase batch")
         problem = (
             f", but the bound has fallen since epoch {best + 1}, from {trace[best]:.6g} to {trace[-1]:.6g}: the steps "
@@ -74,7 +75,8 @@ def describe_end_of_batches(
         )
     elif gain > max(MAX_CLIMB[0], MAX_CLIMB[1] * abs(trace[-1])):
         problem = (
-            f", but a few steps of Blocks on all data increase the bound by {gain:.2g}: increase epochs, or use Blocks"
+            f", but a few steps of Blocks on all data increase the bound by {gain:.2g}: reduce {shorter}, increase "
+            "epochs, or use Blocks"
         )
     return FitStatus(None, status + problem, status + problem if problem else "")
 

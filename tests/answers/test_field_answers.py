@@ -65,7 +65,7 @@ def test_that_the_influence_and_the_design_need_no_runs(project, tmp_path, monke
     design = invgp.design("posterior.nc", tmp_path / "places.csv", best=1)
     assert float(design["reduction"].max()) > 0.05
     (tmp_path / "sites.csv").write_text("position\n500\n")
-    with pytest.raises(invgp.InvgpError, match="data of a field model at other sites cannot be predicted without runs"):
+    with pytest.raises(invgp.InvgpError, match="data of a field model on a grid cannot be predicted here"):
         invgp.design("posterior.nc", tmp_path / "sites.csv", best=1)
     assert (project / "posterior.ledger.sqlite").read_bytes() == before
     copy("posterior.nc", "alone.nc")

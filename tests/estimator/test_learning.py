@@ -205,7 +205,7 @@ def test_that_a_fit_states_whether_it_has_converged(regression, noisy_data):
 
 
 @pytest.mark.slow
-def test_that_a_decreasing_bound_of_mini_batches_is_reported():
+def test_that_steps_that_are_too_long_for_mini_batches_are_reported():
     rng = np.random.default_rng(2)
     sites = rng.uniform(-2, 2, (200, 2))
     labels = np.eye(4)[2 * (sites[:, 0] > 0) + (sites[:, 1] > 0)]
@@ -214,12 +214,12 @@ def test_that_a_decreasing_bound_of_mini_batches_is_reported():
         method = MiniBatches(("posterior",), natural=natural, batch=10, epochs=8, samples=40, start_sites=0)
         return SAVIGP(Softmax(4), inducing=20, variance=4.0, method=method).fit(sites, labels)
 
-    with pytest.warns(ConvergenceWarning, match="bound has fallen since epoch .*; reduce natural, or increase batch"):
-        model = fit_model(0.5)  # steps of 0.7 are chaotic: rounding then decides which epoch has the highest bound
-    assert model.status_.startswith("8 epochs are over, but the bound has fallen")
+    # Steps of this length are chaotic: rounding decides whether the bound ends below its maximum.
+    with pytest.warns(ConvergenceWarning, match="8 epochs are over, but .* reduce natural, (or )?increase"):
+        fit_model(0.9)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        assert "fallen" not in fit_model(0.02).status_
+        assert "reduce natural" not in fit_model(0.02).status_
 
 
 def of_every_kind(name, count):
