@@ -3,9 +3,9 @@
 python tests/benchmarks/forecasts.py [--only product] [--seeds 1 2] [--posterior sampled] [--config survey.toml ...]
 
 The problems are those of `shapes.py` and some of this file. The forecast was tuned on seeds 1 and 2. `alone` is the
-forecast from the settings alone, `pilot` the forecast after a pilot, which made `made` of the runs, `bent` the number of
-runs that a bent posterior can take, and `used` the number of runs of the inversion with them. `ratio` is the larger of
-pilot / used and used / pilot.
+forecast from the settings alone, `pilot` the forecast after a pilot, which made `made` of the runs, `bent` the number
+of runs that a bent posterior can take, and `used` the number of runs of the inversion with them. `ratio` is the larger
+of pilot / used and used / pilot.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ import invgp
 from invgp.inference.pilot import expected_cost, pilot_size, run_pilot
 
 SMALL = ("saturating-flow", "product-10-short", "square-line", "cubic")
-HEADER = f"{'problem':24s} {'seed':>4s} {'alone':>7s} {'made':>6s} {'pilot':>7s} {'bent':>7s} {'used':>7s} {'ratio':>6s}  status"
+HEADER = (
+    f"{'problem':24s} {'seed':>4s} {'alone':>7s} {'made':>6s} {'pilot':>7s} {'bent':>7s} {'used':>7s} "
+    f"{'ratio':>6s}  status"
+)
 
 
 def normal_moveout(time, velocity):
