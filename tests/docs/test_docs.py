@@ -103,7 +103,7 @@ def test_that_the_quick_start_produces_what_it_describes(root, line):
     excerpts = [text for _, text in blocks(root / "docs" / "start.md", "text")]
     assert len(excerpts) == 2
     assert all(holds(printed, excerpt) for excerpt in excerpts)
-    assert "96 runs" in printed
+    assert "100 runs" in printed
 
 
 def test_that_a_git_host_shows_every_page_or_a_link_to_its_text(root):
