@@ -22,8 +22,16 @@ from invgp.core.field.field_inference import FieldState
 from invgp.emulation.run_schedule import most_runs
 from invgp.errors import RunsFailedError
 from invgp.execution.simulator import FieldBatch, TooManyFailures
+from invgp.inference.diagnostics import find_unexplained
 from invgp.inference.earlier_runs import earlier_fields
-from invgp.inference.field_draws import DRAWS, draw_variables, has_several_modes, pick
+from invgp.inference.field_draws import (
+    DRAWS,
+    draw_variables,
+    has_new_modes,
+    has_several_modes,
+    pick,
+    pick_from_all_modes,
+)
 from invgp.inference.field_learning import FieldLearning
 from invgp.inference.field_model import compute_slopes, whiten_slopes
 from invgp.inference.field_state import (
@@ -39,6 +47,7 @@ from invgp.inference.prior_conflict import stop_at_prior_conflict
 from invgp.inference.runner import BudgetSpent, Runner
 from invgp.inference.search_state import SearchResult
 from invgp.latent_model.grid_modes import Field
+from invgp.latent_model.noise_density import data_covariance, draw_discrepancy
 from invgp.problem import FEWEST_FIELD_RUNS, Floats, Problem
 
 
@@ -88,11 +97,14 @@ def search_field(search: FieldSearch, runner: Runner, state: FieldSearchState) -
     state = with_earlier_runs(search, runner, state)
     if state.info is not None:
         batch = min(batch, options.fewest_later)
+    settled = False
     while budget - runner.simulator.runs >= each:
         state = run_batch(search, runner, state, min(batch, (budget - runner.simulator.runs) // each))
         batch = options.next_batch(runner.simulator.runs // each, informative=informative)
         if _has_converged(options, state):
-            return replace(state, result=SearchResult("the posterior has converged", converged=True))
+            if settled or _explains_data(search, state):
+                return replace(state, result=SearchResult("the posterior has converged", converged=True))
+            settled = True  # one more batch may show that the regression is wrong there
     if settings.max_runs is None:
         status = f"stopped at {budget} runs, since inference.max_runs is not set, before it converged"
     else:
@@ -139,15 +151,31 @@ def _slopes_of(state: FieldSearchState, latents: Floats, batch: FieldBatch) -> F
 
 
 def _has_converged(options: FieldOptions, state: FieldSearchState) -> bool:
-    if state.info is None or not state.learning_converged or state.info.few_runs >= options.few_runs:
+    few_runs = state.few_runs
+    if state.info is None or few_runs is None or not state.learning_converged or few_runs >= options.few_runs:
         return False
     if state.coarse is not None and state.verification.error >= options.verified:
         return False  # new fine runs must show that the correction of the coarse model is right
     if state.drawn is None:
-        return state.info.movement < options.converged
-    # The weights of several modes vary by chance from batch to batch.
-    steady = state.drawn.movement < options.draws_converged or has_several_modes(state.drawn.draws)
+        wrong = options.verified <= state.verification.error < math.inf  # infinite without new runs
+        return state.info.movement < options.converged and not wrong
+    steady = state.drawn.movement < options.draws_converged or state.drawn.same_modes
     return state.verification.error < options.verified and steady
+
+
+def _explains_data(search: FieldSearch, state: FieldSearchState) -> bool:
+    """Return whether the outputs of the regression at the posterior are compatible with the data of all sites."""
+    rng, count = search.streams.points.spawn(1)[0], search.options.predicted
+    problem = state.model.problem
+    if state.drawn is None:
+        normals = search.backend.asarray(rng.standard_normal((count, state.model.variables)))
+        w = to_numpy(state.inference.q.samples(normals))
+    else:
+        w = pick(flatten(state.drawn.draws.w), count, rng)
+    predicted = state.model.predict(state.inference, w, state.known)
+    if problem.noise.discrepancy:
+        predicted = predicted + draw_discrepancy(problem, predicted, data_covariance(problem), rng)
+    return not find_unexplained(problem, predicted.mean(axis=0), predicted.std(axis=0)).any()
 
 
 def run_batch(search: FieldSearch, runner: Runner, state: FieldSearchState, count: int) -> FieldSearchState:
@@ -263,10 +291,12 @@ def _draw(search: FieldSearch, state: FieldSearchState) -> FieldSearchState:
     draws = draw_variables(state.model, state.inference, search.streams.sampling.spawn(1)[0], DRAWS.short)
     stride = max(state.latents.shape[1] // search.options.compared, 1)
     values = state.model.field.latents(flatten(draws.w), nodes=slice(None, None, stride))
-    drawn, last = DrawnPosterior(draws, values.mean(axis=0), values.std(axis=0)), state.last_drawn
+    few_runs = state.model.few_runs_share(state.inference, flatten(draws.w))
+    drawn, last = DrawnPosterior(draws, values.mean(axis=0), values.std(axis=0), few_runs), state.last_drawn
     if last is not None:
         moved = np.mean(((drawn.mean - last.mean) / drawn.std) ** 2), np.mean(np.log(drawn.std / last.std) ** 2)
-        drawn = replace(drawn, movement=float(np.sqrt(max(moved))))
+        same = has_several_modes(draws) and not has_new_modes(draws, last.draws)
+        drawn = replace(drawn, movement=float(np.sqrt(max(moved))), same_modes=same)
     return replace(state, drawn=drawn, last_drawn=drawn)
 
 
@@ -375,7 +405,8 @@ def _ask(
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the variables (count, R) of the next runs, and which of them (count,) are from the posterior.
 
-    If there are draws from the exact posterior, the others are from a wider distribution. The random numbers of a
+    If there are draws from the exact posterior, the others are from a wider distribution, or where the regression
+    explains the data without being certain. The random numbers of a
     Gaussian posterior are `asking`, and those of draws `rng`.
     """
     if state.drawn is None:
@@ -383,9 +414,10 @@ def _ask(
         return to_numpy(w), np.ones(count, dtype=np.bool_)
     draws = state.drawn.draws
     wide = round(search.options.tempered_share * count)
-    near = pick(flatten(draws.w), count - wide, rng)
+    near = pick_from_all_modes(draws, count - wide, rng)
     centre = flatten(draws.w).mean(axis=0)
-    w = np.concatenate([near, pick(draws.tempered, wide, rng)])
+    doubtful = pick(draws.doubtful, min(wide // 2, len(draws.doubtful)), rng)  # may be modes of the posterior
+    w = np.concatenate([near, doubtful, pick(draws.tempered, wide - len(doubtful), rng)])
     return centre + spread * (w - centre), np.arange(count) < len(near)
 
 

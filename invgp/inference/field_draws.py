@@ -38,6 +38,10 @@ class FieldDrawOptions:
         Largest number of latent values of all draws together, which determines the memory.
     most_variables : int
         Variables above which modes are not searched, since the search would take minutes.
+    few_variables : int
+        Variables up to which there are more chains and particles, as they take little time: a long tail has few of them.
+    few_variables_chains, few_variables_particles : int
+        Fewest chains and particles then.
     diagnosed : int
         Most latent values whose R-hat is computed; the others have that of the next one before them.
     gaussian_draws : int
@@ -58,6 +62,9 @@ class FieldDrawOptions:
 
     most_numbers: float = 5e7
     most_variables: int = 600
+    few_variables: int = 10
+    few_variables_chains: int = 256
+    few_variables_particles: int = 1024
     diagnosed: int = 1000
     gaussian_draws: int = 4000
     predicted: int = 1000
@@ -113,6 +120,9 @@ def draw_variables(
     target = RegressionTarget.from_state(model.algorithm, state)
     if model.variables > DRAWS.most_variables:
         options = replace(options, particles=0)
+    elif model.variables <= DRAWS.few_variables:
+        most = max(options.particles, DRAWS.few_variables_particles)
+        options = replace(options, chains=max(options.chains, DRAWS.few_variables_chains), particles=most)
     return sample_posterior(target, state.q, rng, options)
 
 
@@ -135,7 +145,7 @@ def draw_with_prior(
     if model.is_gaussian(state):
         normals = model.backend.asarray(rng.standard_normal((count, prior.mixing.shape[1])))
         v = to_numpy(q.samples(normals))[:, None]
-        return Node(model, state, FieldDraws(v, np.zeros(1, dtype=np.intp), v[:, 0], np.empty(0), 1.0), prior)
+        return Node(model, state, FieldDraws(v, np.zeros(1, dtype=np.intp), v[:, 0], np.empty(0), 1.0, v[:0, 0]), prior)
     options = DRAWS.at_node if prior.mixing.shape[1] <= DRAWS.most_variables else replace(DRAWS.at_node, particles=0)
     return Node(model, state, sample_posterior(target, q, rng, options), prior)
 
@@ -143,6 +153,13 @@ def draw_with_prior(
 def has_several_modes(draws: FieldDraws) -> bool:
     """Return whether the chains of draws are in different modes."""
     return bool(label_modes(draws.w).max() > 0)
+
+
+def has_new_modes(draws: FieldDraws, before: FieldDraws) -> bool:
+    """Return whether some chains of draws are in a mode in which none of earlier draws, of the same length, are."""
+    modes = label_modes(np.concatenate([draws.w, before.w], axis=1))
+    chains = draws.w.shape[1]
+    return bool(np.setdiff1d(modes[:chains], modes[chains:]).size)
 
 
 def most_draws(model: FieldModel) -> int:
@@ -317,8 +334,31 @@ def gaussian_weights(model: FieldModel, state: FieldState, z: Floats) -> Floats:
     return np.asarray(likelihood + determinant + 0.5 * np.sum(z**2 - to_numpy(w) ** 2, axis=1))
 
 
+def pick_from_all_modes(draws: FieldDraws, count: int, rng: np.random.Generator) -> Floats:
+    """Pick `count` of the draws, with one from each mode if there are several: a mode without runs may be an error.
+
+    Parameters
+    ----------
+    draws : FieldDraws
+    count : int
+        At least one. The modes with most chains come first if there are more modes than this.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    array, shape (count, R)
+    """
+    modes = label_modes(draws.w)
+    flat = draws.w.reshape(-1, draws.w.shape[-1])
+    if not modes.any():
+        return pick(flat, count, rng)
+    of_draw = np.tile(modes, len(draws.w))
+    each = [pick(flat[of_draw == mode], 1, rng) for mode in range(min(int(modes.max()) + 1, count))]
+    return np.concatenate([*each, pick(flat, count - len(each), rng)])
+
+
 def pick(draws: Floats, count: int, rng: np.random.Generator) -> Floats:
     """Pick `count` of the draws (S, R), without repetition as far as possible."""
-    rounds = max(math.ceil(count / len(draws)), 1)
+    rounds = max(math.ceil(count / max(len(draws), 1)), 1)
     chosen: NDArray[np.intp] = np.concatenate([rng.permutation(len(draws)) for _ in range(rounds)])
     return draws[chosen[:count]]

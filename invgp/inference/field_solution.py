@@ -11,7 +11,7 @@ from invgp.core.backend import cholesky, to_numpy
 from invgp.core.field.field_gaussian import Gaussian
 from invgp.core.field.field_inference import FieldState
 from invgp.core.field.two_fidelities import CoarseTrend
-from invgp.inference.diagnostics import diagnose
+from invgp.inference.diagnostics import diagnose, find_unexplained
 from invgp.inference.field import hyperparameter_cost
 from invgp.inference.field_draws import (
     DRAWS,
@@ -27,10 +27,17 @@ from invgp.inference.field_model import FieldModel, whiten_slopes
 from invgp.inference.field_state import FieldSearch, FieldSearchState
 from invgp.inference.notes import noise_notes, prior_notes
 from invgp.inference.runner import Runner
+from invgp.inference.search_state import SearchResult
 from invgp.latent_model.noise_density import data_covariance, draw_discrepancy
 from invgp.latent_model.prior_field import MOST_MODES, ChangedPrior, predict_direct
 from invgp.posterior import Samples, Solution
 from invgp.problem import Floats, Problem
+
+UNEXPLAINED = SearchResult(
+    "stopped, since more runs changed nothing, but the posterior does not explain the data: check data and noise; if "
+    "they are right, narrow the prior",
+    converged=False,
+)
 
 
 def field_solution(search: FieldSearch, runner: Runner, state: FieldSearchState) -> tuple[Problem, Solution] | None:
@@ -76,6 +83,9 @@ def field_solution(search: FieldSearch, runner: Runner, state: FieldSearchState)
         discrepancy, predictions = (found.mean(axis=0), found.std(axis=0)), predictions + found
         samples = None if samples is None else replace(samples, predicted=predictions)
     predicted, predicted_std = predictions.mean(axis=0), predictions.std(axis=0)
+    result = state.result
+    if result.converged and find_unexplained(problem, predicted, predicted_std).any():
+        result = UNEXPLAINED
     grid = 0 if problem.grid is None else problem.grid.size  # the other nodes are sites of site models
     return problem, Solution(
         mean=mean[:grid],
@@ -89,15 +99,15 @@ def field_solution(search: FieldSearch, runner: Runner, state: FieldSearchState)
         runs_total=runner.simulator.runs,
         runs_failed=runner.simulator.failed,
         seed=search.seed,
-        status=state.result.status,
-        converged=state.result.converged,
+        status=result.status,
+        converged=result.converged,
         diagnostics=diagnose(
             problem,
             predicted,
             predicted_std,
             np.empty(0),
             field_notes(search, state, samples),
-            converged=state.result.converged,
+            converged=result.converged,
         ),
         emulator=state.verification.report,
         few_runs_std=np.sqrt(np.maximum(few[:grid], 0.0)),
@@ -206,10 +216,10 @@ def _gaussian_draws(search: FieldSearch, state: FieldSearchState, q: Gaussian) -
 def field_notes(search: FieldSearch, state: FieldSearchState, samples: Samples | None) -> list[str]:
     """Return all notes for users on the posterior of a state, with draws or as a Gaussian."""
     notes = _notes_on_modes(search, state) + _notes_on_sampling(search, state, samples)
-    info = state.info
-    if info is not None and info.few_runs > search.options.most_from_few_runs:
+    few_runs = state.few_runs
+    if few_runs is not None and few_runs > search.options.most_from_few_runs:
         notes.append(
-            f"{info.few_runs:.0%} of the remaining variance, where the data inform the field, is due to the small "
+            f"{few_runs:.0%} of the remaining variance, where the data inform the field, is due to the small "
             "number of runs: more runs would narrow the posterior."
         )
     if search.learning and not state.has_learned:

@@ -271,14 +271,21 @@ class DrawnPosterior:
     draws : FieldDraws
     mean, std : array
         Moments of the draws at some nodes.
+    few_runs : float
+        Fraction of the variance of the predicted data that is due to the uncertainty of the regression at the draws.
     movement : float
         Movement since the batch before, in standard deviations; infinite for the first draws.
+    same_modes : bool
+        Whether there are several modes, all of which the draws before had too. Their weights vary by chance from batch
+        to batch, so that the movement says little.
     """
 
     draws: FieldDraws
     mean: Floats
     std: Floats
+    few_runs: float
     movement: float = np.inf
+    same_modes: bool = False
 
 
 @dataclass(frozen=True)
@@ -355,6 +362,16 @@ class FieldSearchState:
     result: SearchResult = UNFINISHED
     coarse: CoarseRuns | None = None
     coarse_failure: str = ""
+
+    @property
+    def few_runs(self) -> float | None:
+        """Fraction of the variance, where the data inform it, that is due to the small number of runs.
+
+        It refers to the draws, if there are any: a Gaussian extends beyond a curved posterior. None before the first runs.
+        """
+        if self.drawn is not None:
+            return self.drawn.few_runs
+        return None if self.info is None else self.info.few_runs
 
     @property
     def known(self) -> KnownOutputs:

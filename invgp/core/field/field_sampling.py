@@ -13,16 +13,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.special import logsumexp
 
 from invgp.core.backend import Array, array_namespace, backend_of, to_numpy
 from invgp.core.field.field_gaussian import Gaussian, LowRankGaussian
 from invgp.core.field.field_inference import FieldInference, FieldState
 from invgp.core.field.regression_likelihood import AnyRegression
 from invgp.core.sampling.hamiltonian import HamiltonianOptions, LogDensity, sample
-from invgp.core.sampling.tempering import TemperingOptions, temper
+from invgp.core.sampling.tempering import TemperingOptions, resample, temper
 
 Floats = NDArray[np.float64]
 POPULATIONS, FINAL_MOVES = 4, 3  # independent populations of the search for modes, and their moves at the end
+NEGLIGIBLE = 5.0  # nats: populations with so much less evidence than the best have not found the posterior
 SEPARATE_CHAINS = 1.0  # between-chain variance relative to that within chains, above which chains may be in modes
 SEPARATE_MODES = 3.0  # within-chain standard deviations between the means of neighbouring chains of two modes
 
@@ -198,6 +200,8 @@ class FieldDraws(NamedTuple):
         Logarithm of the evidence, up to `FieldInference.log_constant`, by each population; empty without a search.
     acceptance : float
         Mean acceptance rate.
+    doubtful : array, shape (d, R)
+        Particles of the search for modes where the regression explains the data, but is too uncertain to count.
     """
 
     w: Floats
@@ -205,6 +209,7 @@ class FieldDraws(NamedTuple):
     tempered: Floats
     log_evidence: Floats
     acceptance: float
+    doubtful: Floats
 
 
 @dataclass(frozen=True)
@@ -237,7 +242,7 @@ def sample_posterior(
 
     The search for modes ignores the uncertainty of the regression. Otherwise it would end in regions without runs:
     there the regression excludes nothing, and the prior has most of its mass. The chains count the uncertainty as
-    noise.
+    noise, and so do the weights of the particles from which they start.
 
     Parameters
     ----------
@@ -257,17 +262,49 @@ def sample_posterior(
             rng,
             TemperingOptions(final_moves=FINAL_MOVES, tempered_power=options.power),
         )
-        tempered, log_evidence = found.tempered, found.log_evidence
+        tempered = found.tempered
+        kept, log_evidence = _weigh_by_uncertainty(target, found.v[-1], found.log_evidence, rng)
+        everything = found.v[-1].reshape(-1, size)
+        doubtful = np.delete(everything, kept, axis=0)
         chosen = np.linspace(0, options.particles, options.chains, endpoint=False).astype(np.intp)
         population = np.repeat(np.arange(POPULATIONS), start.shape[1])[chosen]
-        particles = found.v[-1].reshape(-1, size)[chosen]
+        particles = everything[kept][chosen]
         first = np.linalg.solve(to_numpy(q.factor), (particles - to_numpy(q.mean)).T).T
     else:
         first, population = rng.standard_normal((options.chains, size)), np.zeros(options.chains, dtype=np.intp)
         wide, _ = target.sample(q, first, rng, options.warmup, 1, options.power)
-        tempered, log_evidence = wide[-1], np.empty(0)
+        tempered, log_evidence, doubtful = wide[-1], np.empty(0), np.empty((0, size))
     w, acceptance = target.sample(q, first, rng, options.warmup, options.iterations)
-    return FieldDraws(w, population, tempered, log_evidence, acceptance)
+    return FieldDraws(w, population, tempered, log_evidence, acceptance, doubtful)
+
+
+def _weigh_by_uncertainty(
+    target: RegressionTarget, particles: Floats, log_evidence: Floats, rng: np.random.Generator
+) -> tuple[NDArray[np.intp], Floats]:
+    """Resample particles (K, n, R) of populations whose search ignored the uncertainty of the regression.
+
+    The regression can explain the data by an error in a region without runs. With its uncertainty as noise, such a region
+    has a small weight. A population that is only there is replaced by particles of the others.
+
+    Returns
+    -------
+    kept : array of int, shape (K n,)
+        Numbers of the particles in the order of the populations.
+    log_evidence : array, shape (K,)
+        With the uncertainty as noise.
+    """
+    populations, count, size = particles.shape
+    w = backend_of(target.weights).asarray(particles.reshape(-1, size))
+    uncertain, certain = (to_numpy(target.log_likelihood(w, trust)[0]) for trust in (0.0, 1.0))
+    log_weights = (uncertain - certain).reshape(populations, count)
+    log_evidence = log_evidence + logsumexp(log_weights, axis=1) - math.log(count)
+    lost = log_evidence < log_evidence.max() - NEGLIGIBLE
+    pooled = np.where(lost[:, None], -np.inf, log_weights + log_evidence[:, None]).ravel()
+    kept = [
+        rng.permutation(resample(pooled, rng))[:count] if lost[k] else k * count + resample(log_weights[k], rng)
+        for k in range(populations)
+    ]
+    return np.concatenate(kept), np.where(lost, logsumexp(log_evidence[~lost]) - math.log((~lost).sum()), log_evidence)
 
 
 def _tempered_root(q: Gaussian, power: float) -> Array:
