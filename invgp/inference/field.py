@@ -50,6 +50,8 @@ from invgp.latent_model.grid_modes import Field
 from invgp.latent_model.noise_density import data_covariance, draw_discrepancy
 from invgp.problem import FEWEST_FIELD_RUNS, Floats, Problem
 
+SMALLEST_SHARE = 1e-9  # of the variance due to the regression, so that all draws may be chosen
+
 
 def prepare_field(
     problem: Problem, backend: Backend, _runner: Runner, seed: int
@@ -151,8 +153,9 @@ def _slopes_of(state: FieldSearchState, latents: Floats, batch: FieldBatch) -> F
 
 
 def _has_converged(options: FieldOptions, state: FieldSearchState) -> bool:
-    few_runs = state.few_runs
-    if state.info is None or few_runs is None or not state.learning_converged or few_runs >= options.few_runs:
+    if state.info is None or state.few_runs is None or not state.learning_converged:
+        return False
+    if state.few_runs >= (options.few_runs if state.drawn is None else options.few_runs_of_draws):
         return False
     if state.coarse is not None and state.verification.error >= options.verified:
         return False  # new fine runs must show that the correction of the coarse model is right
@@ -291,7 +294,7 @@ def _draw(search: FieldSearch, state: FieldSearchState) -> FieldSearchState:
     draws = draw_variables(state.model, state.inference, search.streams.sampling.spawn(1)[0], DRAWS.short)
     stride = max(state.latents.shape[1] // search.options.compared, 1)
     values = state.model.field.latents(flatten(draws.w), nodes=slice(None, None, stride))
-    few_runs = state.model.few_runs_share(state.inference, flatten(draws.w))
+    few_runs = float(state.model.few_runs_shares(state.inference, flatten(draws.w)).mean())
     drawn, last = DrawnPosterior(draws, values.mean(axis=0), values.std(axis=0), few_runs), state.last_drawn
     if last is not None:
         moved = np.mean(((drawn.mean - last.mean) / drawn.std) ** 2), np.mean(np.log(drawn.std / last.std) ** 2)
@@ -405,8 +408,8 @@ def _ask(
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the variables (count, R) of the next runs, and which of them (count,) are from the posterior.
 
-    If there are draws from the exact posterior, the others are from a wider distribution, or where the regression
-    explains the data without being certain. The random numbers of a
+    If there are draws from the exact posterior, half of the others are from a wider distribution, and half are draws
+    where the regression is uncertain, such as those of a long tail or of a mode without runs. The random numbers of a
     Gaussian posterior are `asking`, and those of draws `rng`.
     """
     if state.drawn is None:
@@ -416,8 +419,10 @@ def _ask(
     wide = round(search.options.tempered_share * count)
     near = pick_from_all_modes(draws, count - wide, rng)
     centre = flatten(draws.w).mean(axis=0)
-    doubtful = pick(draws.doubtful, min(wide // 2, len(draws.doubtful)), rng)  # may be modes of the posterior
-    w = np.concatenate([near, doubtful, pick(draws.tempered, wide - len(doubtful), rng)])
+    candidates = np.concatenate([flatten(draws.w), draws.doubtful])
+    shares = state.model.few_runs_shares(state.inference, candidates) + SMALLEST_SHARE
+    doubtful = rng.choice(len(candidates), wide // 2, replace=False, p=shares / shares.sum())
+    w = np.concatenate([near, candidates[doubtful], pick(draws.tempered, wide - wide // 2, rng)])
     return centre + spread * (w - centre), np.arange(count) < len(near)
 
 

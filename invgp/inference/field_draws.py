@@ -39,7 +39,8 @@ class FieldDrawOptions:
     most_variables : int
         Variables above which modes are not searched, since the search would take minutes.
     few_variables : int
-        Variables up to which there are more chains and particles, as they take little time: a long tail has few of them.
+        Variables up to which there are more chains and particles, since they take little time, and a long tail has few
+        of them.
     few_variables_chains, few_variables_particles : int
         Fewest chains and particles then.
     diagnosed : int

@@ -150,8 +150,8 @@ class FieldModel:
             values = values @ self.whitening.unmixing.T
         return np.asarray(values - to_numpy(state.regression.mean(self.backend.asarray(w))))
 
-    def few_runs_share(self, state: FieldState, w: Floats) -> float:
-        """Compute the fraction of the variance in informed directions that is due to the uncertainty of the regression.
+    def few_runs_shares(self, state: FieldState, w: Floats) -> Floats:
+        """Compute the fraction (S,) of the variance in informed directions that is due to the regression.
 
         In such a direction, the data have a variance of about 1 over the posterior, and the uncertainty adds to it.
 
@@ -164,7 +164,7 @@ class FieldModel:
         if state.regression is None:
             raise ValueError("there are no runs yet")
         error = to_numpy(state.regression.predictions(self.backend.asarray(w))[1])
-        return float(np.mean(np.sum(error / (1.0 + error), axis=1)) / max(state.linear.informed_directions, 1.0))
+        return np.asarray(np.sum(error / (1.0 + error), axis=1) / max(state.linear.informed_directions, 1.0))
 
     def predict(self, state: FieldState, w: Floats, runs: KnownOutputs) -> Floats:
         """Compute the expected outputs (S, N, P) at w (S, R) by the regression.

@@ -45,7 +45,9 @@ class FieldOptions:
     converged : float
         Largest movement of the posterior by the last batch, in standard deviations, at convergence.
     few_runs : float
-        Largest part of the variance that more runs would remove, at convergence.
+        Largest part of the variance that more runs would remove, at convergence, if the posterior is Gaussian.
+    few_runs_of_draws : float
+        The same for draws. A long tail with few draws adds much to the spread.
     verified : float
         Largest error of the regression at draws at convergence, in posterior standard deviations of informed
         directions.
@@ -89,6 +91,7 @@ class FieldOptions:
     tempered_share: float = 1.0 / 3.0
     converged: float = 0.05
     few_runs: float = 0.05
+    few_runs_of_draws: float = 0.02
     verified: float = 0.2
     draws_converged: float = 0.15
     compared: int = 200
@@ -367,7 +370,8 @@ class FieldSearchState:
     def few_runs(self) -> float | None:
         """Fraction of the variance, where the data inform it, that is due to the small number of runs.
 
-        It refers to the draws, if there are any: a Gaussian extends beyond a curved posterior. None before the first runs.
+        It refers to the draws, if there are any: a Gaussian extends beyond a curved posterior. None before the first
+        runs.
         """
         if self.drawn is not None:
             return self.drawn.few_runs

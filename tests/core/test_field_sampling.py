@@ -13,7 +13,13 @@ from invgp.core.backend import Backend, to_numpy
 from invgp.core.field.elliptical_slices import run_slice_chains
 from invgp.core.field.field_gaussian import Gaussian, mirrored_normals
 from invgp.core.field.field_inference import FieldInference, FieldState
-from invgp.core.field.field_sampling import FieldSamplingOptions, RegressionTarget, label_modes, sample_posterior
+from invgp.core.field.field_sampling import (
+    FieldSamplingOptions,
+    RegressionTarget,
+    label_modes,
+    sample_posterior,
+    weigh_by_uncertainty,
+)
 from invgp.core.field.local_regression import Block, fit_blocks
 from invgp.core.field.regression import Modes
 
@@ -183,3 +189,19 @@ def test_that_slices_end_where_the_density_cannot_be_resolved():
     for density in (lambda w: np.full(len(w), np.nan), lambda w: -1e30 * np.sum(w**2, axis=1)):
         found = run_slice_chains(density, near, rng, 4, 3)
         assert np.isfinite(found).all()
+
+
+def test_that_a_mode_without_runs_has_the_weight_of_an_uncertain_region() -> None:
+    class Guess:
+        """Two regions explain the data; the uncertainty of the regression costs 20 nats in one of them."""
+
+        weights = np.ones(1)
+
+        def log_likelihood(self, w: np.ndarray, trust: float) -> tuple[np.ndarray, np.ndarray]:
+            return (1.0 - trust) * np.where(w[:, 0] > 0.0, -20.0, 0.0), np.zeros_like(w)
+
+    particles = np.where(np.arange(16)[:, None] % 2, 1.0, -1.0) * np.ones((4, 16, 2))
+    particles[3] = 1.0  # a population that has only found the uncertain region
+    kept, log_evidence = weigh_by_uncertainty(Guess(), particles, np.zeros(4), np.random.default_rng(0))
+    assert (particles.reshape(-1, 2)[kept, 0] < 0.0).all()
+    np.testing.assert_allclose(log_evidence, -np.log(2.0), atol=1e-6)

@@ -263,7 +263,7 @@ def sample_posterior(
             TemperingOptions(final_moves=FINAL_MOVES, tempered_power=options.power),
         )
         tempered = found.tempered
-        kept, log_evidence = _weigh_by_uncertainty(target, found.v[-1], found.log_evidence, rng)
+        kept, log_evidence = weigh_by_uncertainty(target, found.v[-1], found.log_evidence, rng)
         everything = found.v[-1].reshape(-1, size)
         doubtful = np.delete(everything, kept, axis=0)
         chosen = np.linspace(0, options.particles, options.chains, endpoint=False).astype(np.intp)
@@ -278,13 +278,13 @@ def sample_posterior(
     return FieldDraws(w, population, tempered, log_evidence, acceptance, doubtful)
 
 
-def _weigh_by_uncertainty(
+def weigh_by_uncertainty(
     target: RegressionTarget, particles: Floats, log_evidence: Floats, rng: np.random.Generator
 ) -> tuple[NDArray[np.intp], Floats]:
     """Resample particles (K, n, R) of populations whose search ignored the uncertainty of the regression.
 
-    The regression can explain the data by an error in a region without runs. With its uncertainty as noise, such a region
-    has a small weight. A population that is only there is replaced by particles of the others.
+    The regression can explain the data by an error in a region without runs. With its uncertainty as noise, such a
+    region has a small weight. A population that is only there is replaced by particles of the others.
 
     Returns
     -------
