@@ -77,7 +77,7 @@ class SitePoints(NamedTuple):
     latents : array, shape (R, M, Q)
     outputs : array, shape (R, M, P)
     log_base : array, shape (R, M)
-        Logarithm of the conditional prior relative to the density of the points.
+        Logarithm of the conditional prior times the probability of success, relative to the density of the points.
     """
 
     latents: Floats
@@ -180,12 +180,19 @@ class LeaveOut:
         away = np.einsum("rji,rmj->rmi", factor, points - centre[:, None])
         local = -0.5 * np.sum(away**2, axis=-1) + np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)[:, None]
         latents = mean[:, None] + spread * points
-        return SitePoints(latents, self._predict(site, latents), prior - np.logaddexp(prior, local))
+        base = prior - np.logaddexp(prior, local) + self._log_success(site, latents)
+        return SitePoints(latents, self._predict(site, latents), base)
 
     def _predict(self, site: int, latents: Floats) -> Floats:
         """Predict the outputs (R, M, P) for latents (R, M, Q) at a site."""
         flat = latents.reshape(-1, 1, latents.shape[-1])
         return self.emulated.emulator.predict(flat, np.asarray([site])).reshape(*latents.shape[:2], -1)
+
+    def _log_success(self, site: int, latents: Floats) -> Floats:
+        """Return the log probability (R, M) that a run succeeds at latents (R, M, Q) of a site; 0 without a model."""
+        flat = self.emulated.model.backend.asarray(latents.reshape(-1, 1, latents.shape[-1]))
+        found = self.emulated.emulator.log_success(flat, np.asarray([site]))
+        return np.zeros(latents.shape[:2]) if found is None else to_numpy(found[0]).reshape(latents.shape[:2])
 
     def _slopes(self, site: int, own: NDArray[np.intp]) -> tuple[Floats, Floats]:
         """Return derivatives (R, P', Q) of the outputs `own` at the draws of a site, and residuals (R, P')."""

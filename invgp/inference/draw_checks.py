@@ -234,7 +234,8 @@ def run_outskirts(
         candidates = options.farthest * (2.0 * rng.random((options.candidates, known.shape[1])) - 1.0)
         candidates = candidates[np.linalg.norm(candidates, axis=1) <= options.farthest]
         candidates = candidates[np.abs(candidates).max(axis=1) > options.nearest]
-        if not len(candidates):
+        missing = min(missing, len(candidates))  # with many latents, few candidates are left
+        if not missing:
             continue
         samples = math.ceil(missing / len(part.sites))
         z = candidates[farthest_points(candidates, known, samples * (missing // samples))]

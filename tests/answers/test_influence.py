@@ -1,6 +1,7 @@
 """Influence of data against inversions without them."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from invgp.answers.influence import (
 )
 from invgp.answers.known_field import balanced_normals
 from invgp.answers.left_out_data import LeaveOut
+from invgp.emulation.success_model import SuccessModel
 
 
 def without(problem, n, p):
@@ -173,6 +175,30 @@ def test_that_draws_give_the_exact_influence_in_a_linear_problem():
     after = again.sample_without(mask, again.without(mask)).latents
     shift = (again.sampled_mean - after.mean(axis=0)) / again.latents.std(axis=0)
     assert np.abs(shift).max() == pytest.approx(float(exact["first_pull"][4]), abs=0.2)
+
+
+@pytest.mark.slow
+def test_that_a_posterior_without_a_datum_is_zero_where_the_simulator_fails():
+    """The simulator fails above the median of the first latent: without the datum, draws must not go there."""
+    problem = linear_problem()
+    posterior = invgp.invert(problem)
+    emulated = emulate(problem, runs_of(posterior, problem, None), 0, stored_factors(posterior))
+    latents = draws_of(posterior, emulated)
+    limit = np.median(latents[:, 4, 0])
+    at_limit = np.append(limit, latents[0, 4, 1:])[None]
+    row = emulated.emulator.inputs.rows_of(at_limit, np.asarray([4]))[0]
+    slopes = np.append(-1000.0, np.zeros(len(row) - 1))
+    success = SuccessModel(1000.0 * row[0], slopes, np.zeros((len(row), len(row))))
+    emulator = replace(emulated.emulator, success=success)
+    failing = replace(emulated, state=replace(emulated.state, emulator=emulator))
+    mask = np.zeros(problem.survey.Y.shape, dtype=bool)
+    mask[4, 0] = True
+    shares = []
+    for each in (emulated, failing):
+        found = LeaveOut(each, latents).without(mask)
+        shares.append(float(found.point_weights[found.own[:, 0, :, 0] > limit].sum()))
+    assert shares[0] > 0.2
+    assert shares[1] < 0.01
 
 
 @pytest.mark.slow

@@ -1,10 +1,13 @@
 """Draws from the exact posterior on the emulator, against sums over a grid and closed forms."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import invgp
-from invgp.inference import sampled
+from invgp.emulation import Runs
+from invgp.inference import draw_checks, sampled
 from invgp.inference.draw_checks import change_by_weights, extreme_draws
 from invgp.inference.importance_draws import smooth_weights
 from invgp.inference.runner import Runner
@@ -260,6 +263,33 @@ def test_that_a_part_of_the_posterior_is_found_where_the_emulator_has_no_runs():
         )
         assert posterior["a"].values[site] == pytest.approx(mean, abs=0.2 * std)
         assert posterior["a_std"].values[site] == pytest.approx(std, rel=0.2)
+
+
+def sum_of_eight(a, b, c, d, e, f, g, h):
+    return a + b + c + d + e + f + g + h
+
+
+@pytest.mark.parametrize(("function", "names"), [(weighted_sum, "ab"), (sum_of_eight, "abcdefgh")])
+def test_that_runs_are_made_far_from_the_prior_mean(monkeypatch, numpy_backend, rng, function, names):
+    """In eight dimensions, only a few of the candidates are at the right distance."""
+    survey, count = problem(function, dict.fromkeys(names, (1.0, 2.0)), np.zeros(40), 0.1), len(names)
+    made = []
+
+    def verify_at(_model, _runner, state, latents, sites, *_):
+        assert latents.shape[1:] == (len(sites), count)
+        made.append((latents - 1.0) / 2.0)
+        return state, SimpleNamespace(errors=np.zeros(latents.shape[:2]))
+
+    monkeypatch.setattr(draw_checks, "verify_at", verify_at)
+    known = Runs.empty(count, 1).append(
+        np.ones((1, 1, count)), np.zeros((1, 1, 1)), np.ones((1, 1), dtype=bool), np.zeros(1, dtype=int), 0
+    )
+    state = SimpleNamespace(posterior=SimpleNamespace(prior=prior_of(survey, numpy_backend)), runs=known)
+    runner = SimpleNamespace(simulator=SimpleNamespace(can_afford=lambda _: True))
+    draw_checks.run_outskirts(SimpleNamespace(problem=survey), runner, state, rng)
+    (z,) = made
+    assert np.abs(z).max(axis=-1).min() > 2.0
+    assert np.linalg.norm(z, axis=-1).max() <= 3.0 + 1e-9
 
 
 def nearly_straight(a):
