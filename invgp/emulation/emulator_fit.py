@@ -101,13 +101,11 @@ def fit_emulator(
     trial.wanted = wanted
     trial.sampled = problem.inference.posterior == "sampled"
     if trial.sampled:
-        trial.relevance = _relevance(problem, runs, noise_std)
         trial.residuals = (problem.survey.Y[runs.sites] - runs.outputs) / noise_std[runs.sites]
+        trial.relevance = _relevance(trial.residuals)
         trial.plausible = np.abs(trial.x).max(axis=1) <= PLAUSIBLE
         trial.in_noise = unit / noise_std[runs.sites]
-        trial.compared = trial.test_runs | _fits_data(problem, runs, noise_std) & (
-            np.abs(trial.x).max(axis=1) <= PLAUSIBLE
-        )
+        trial.compared = trial.test_runs | (_are_small(trial.residuals) & trial.plausible)
     with threadpool_limits(1):  # the matrices are small
         best = trial.best()
     if best is None:
@@ -389,11 +387,6 @@ def _first_stages(stage: Integers) -> list[int]:
     return [int(stages[count - 1]) for count in (*counts, len(stages)) if count]
 
 
-def _fits_data(problem: Problem, runs: Runs, noise_std: Floats) -> NDArray[np.bool_]:
-    """Return a mask (R,) of the runs whose outputs fit the data of their site, within the noise."""
-    return _are_small((problem.survey.Y[runs.sites] - runs.outputs) / noise_std[runs.sites])
-
-
 def _are_small(residuals: Floats) -> NDArray[np.bool_]:
     """Return whether residuals (R, P) in noise standard deviations fit data; NaN where there are none."""
     count = np.isfinite(residuals).sum(axis=1)
@@ -401,10 +394,12 @@ def _are_small(residuals: Floats) -> NDArray[np.bool_]:
     return np.asarray((squares <= count + CONSISTENT * np.sqrt(2.0 * count)) & (count > 0))
 
 
-def _relevance(problem: Problem, runs: Runs, noise_std: Floats) -> Floats:
-    """Return factors (R, P) on the errors at runs: less than 1 far from the data, where the density is zero anyway."""
-    residuals = np.abs(problem.survey.Y[runs.sites] - runs.outputs) / noise_std[runs.sites]
-    return np.asarray(np.minimum(1.0, FAR / np.maximum(np.nan_to_num(residuals), FAR)))
+def _relevance(residuals: Floats) -> Floats:
+    """Return factors (R, P) on the errors at runs, by their residuals in noise standard deviations.
+
+    They are less than 1 far from the data, where the density is zero anyway; 1 where there are no data.
+    """
+    return np.asarray(FAR / np.maximum(np.nan_to_num(np.abs(residuals)), FAR))
 
 
 def _folds(sites: Integers, rng: np.random.Generator) -> Integers:

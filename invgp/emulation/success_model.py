@@ -21,9 +21,8 @@ Bools = NDArray[np.bool_]
 
 FEWEST = 3  # fewest failures, and successes, without which nothing can be learnt
 FOLDS = 5  # of the cross-validation
-SPREAD = (
-    10.0  # prior standard deviation of the coefficients, whose inputs are standardised: a steep boundary is allowed
-)
+# Prior standard deviation of the coefficients, whose inputs are standardised: a steep boundary is allowed.
+SPREAD = 10.0
 FEWEST_NATS = 3.0  # log likelihood of excluded runs that the inputs must add to that of a constant probability
 RUNS_PER_FEATURE = 2  # fewest runs per coefficient
 MOST_FEATURES = 300

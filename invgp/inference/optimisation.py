@@ -26,10 +26,9 @@ Evaluate = Callable[[Floats, str, Sites], Batch]
 
 # Called after each evaluation of the bound with its value, and with the posterior if the step was accepted.
 Report = Callable[[float, Candidate | None], None]
-Stop = Callable[
-    [GaussianPosterior], bool
-]  # receives each accepted posterior, and returns whether the search ends there
 
+# Called with each accepted posterior; returns whether the search ends there.
+Stop = Callable[[GaussianPosterior], bool]
 
 ENDED = SearchResult("stopped because the posterior leaves the region of the runs", converged=False)
 

@@ -35,7 +35,7 @@ from invgp.posterior import EmulatorReport, Samples, Solution, StoredRuns
 from invgp.posterior.gaussian_processes import StoredSiteFactors
 from invgp.problem import Floats, Problem
 
-NOTED_CHANGE = 0.05  # change of a posterior by the error of the emulator that is stated, as in `CheckOptions`
+NOTED_CHANGE = 0.05  # change of a posterior by the error of the emulator that a note states; see `CheckOptions`
 DRAWN_TOGETHER = 1500  # most sites of a joint conditional sample, to limit memory
 
 
