@@ -24,7 +24,7 @@ PATIENCE = 60.0  # s, for a busy machine
 STOPS = 2
 KILLS = 20
 RERUN_BY_A_KILL = 2  # runs a worker: the one under way, and one that was not yet handed over
-RUNS = 36  # of the inversion, undisturbed
+RUNS = 42  # of the inversion, undisturbed
 LEDGER = "posterior.ledger.sqlite"
 COUNTED = f'echo "$1" >> "$(dirname "$0")/started"; sleep 0.1; {SIMULATOR}'
 OF_ONE_INVERSION_ONLY = ("history", "invgp_runs_at_once", "invgp_runs_from_ledger", "invgp_survey")
@@ -233,7 +233,7 @@ def test_that_a_vectorised_function_has_a_ledger_only_on_request(invgp_here: Com
     config.write_text(config.read_text() + "\n[output]\nledger = true\n")
     assert invgp_here("run", "survey.toml", cwd=tmp_path).returncode == 0
     again = invgp_here("run", "survey.toml", cwd=tmp_path)
-    assert "36 runs (36 from the ledger)" in again.stdout
+    assert f"{RUNS} runs ({RUNS} from the ledger)" in again.stdout
 
 
 def test_that_the_ledger_of_a_program_can_be_disabled(invgp_here: Command, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from invgp.likelihoods import Gaussian, Softmax, StudentT
 
 CLASSES = np.eye(3)[np.digitize(TRUTH, [-0.4, 0.4])]
 
-SITES = np.random.default_rng(3).standard_normal((80, 4))
+SITES = np.random.default_rng(5).standard_normal((80, 4))
 SEPARABLE = SITES, np.eye(3)[np.argmax(SITES[:, :3], axis=1)]  # classes on which a fit adapts to its samples
 
 
