@@ -37,6 +37,7 @@ from invgp.problem import Floats, Problem
 
 NOTED_CHANGE = 0.05  # change of a posterior by the error of the emulator that a note states; see `CheckOptions`
 DRAWN_TOGETHER = 1500  # most sites of a joint conditional sample, to limit memory
+SAMPLING = SamplingOptions()  # of an inversion
 
 
 def site_solution(model: SiteModel, runner: Runner, state: SearchState) -> tuple[Problem, Solution] | None:
@@ -185,7 +186,9 @@ def to_stored_factors(posterior: GaussianPosterior) -> StoredSiteFactors:
     return StoredSiteFactors(to_numpy(sites.precision), to_numpy(sites.shift), inducing, prior.jitter)
 
 
-def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tuple[Problem, Solution] | None:
+def sampled_solution(
+    model: SiteModel, runner: Runner, state: SearchState, options: SamplingOptions = SAMPLING
+) -> tuple[Problem, Solution] | None:
     """Return the draws of a state, or its Gaussian posterior if there are none; see `site_solution`.
 
     Parameters
@@ -196,6 +199,8 @@ def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tu
         Makes the runs, and keeps the latest state.
     state : SearchState
         Present state of the search.
+    options : SamplingOptions
+        With the number of effective draws below which a note states it.
 
     Returns
     -------
@@ -206,7 +211,7 @@ def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tu
     samples, target = state.samples, state.target
     if found is None or samples is None or target is None:
         return found
-    (problem, approximation), options, checks, emulator = found, SamplingOptions(), CheckOptions(), target.emulator
+    (problem, approximation), checks, emulator = found, CheckOptions(), target.emulator
     noted = replace(checks, largest_change=NOTED_CHANGE)
     few = samples.thin(checks.predicted)
     predicted = outputs_at_draws(state, emulator, samples.latents[few], model.all_sites)

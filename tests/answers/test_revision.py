@@ -36,6 +36,7 @@ def test_that_a_revised_linear_problem_has_its_exact_posterior():
     shift, ratio = worst_error(revised, exact)
     assert revised.attrs["invgp_revision_method"] == MOVED
     assert revised.attrs["invgp_revision_k_hat"] < 0.3
+    assert revised.attrs["invgp_diagnostics"] == ""  # no note that there are fewer draws than in an inversion
     assert shift < 0.15
     assert ratio < 0.12
     assert revised.attrs["invgp_log_evidence"] == pytest.approx(exact_evidence(changed), abs=0.1)
