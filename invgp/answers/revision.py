@@ -289,7 +289,7 @@ def _finish(new: EmulatedProblem, state: SearchState, k_hat: float, near: NDArra
     else:
         status = "revised without new runs" if agreed else "stopped before the chains of draws agreed"
     state = replace(state, result=SearchResult(status, converged=not doubtful and agreed))
-    found = sampled_solution(model, new.runner, state, replace(SAMPLING, enough_from_chains=FEWEST_EFFECTIVE))
+    found = sampled_solution(model, new.runner, state, replace(SAMPLING, least_effective=FEWEST_EFFECTIVE))
     if found is None:
         raise ValueError("there is no posterior")
     dataset = to_dataset(*found).assign_attrs(

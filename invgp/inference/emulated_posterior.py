@@ -43,7 +43,9 @@ class SamplingOptions:
         Fewest effective draws of the first proposals of importance sampling.
     enough_from_chains : int
         Effective draws of a result. With fewer, Hamiltonian Monte Carlo is repeated with longer chains, and tempering
-        with more particles; a result with fewer has not converged.
+        with more particles.
+    least_effective : int
+        Effective draws below which a result has not converged.
     enough_effective : int
         Effective draws of importance sampling for which more draws from the Gaussian are made.
     draws : int
@@ -95,6 +97,7 @@ class SamplingOptions:
     largest_k_hat: float = 0.5
     fewest_effective: int = 1000
     enough_from_chains: int = 2000
+    least_effective: int = 400
     enough_effective: int = 4000
     draws: int = 2000
     chains: int = 64

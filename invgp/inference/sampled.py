@@ -397,7 +397,7 @@ class SampledSearch:
         """Return whether the draws have converged, once the emulator is accurate enough."""
         if state.samples is None or state.samples.r_hat.max() > self.options.largest_r_hat:
             return SearchResult("stopped before the chains of draws agreed", converged=False)
-        if state.samples.effective.min() < self.options.enough_from_chains:
+        if state.samples.effective.min() < self.options.least_effective:
             return SearchResult("stopped before there were enough effective draws", converged=False)
         return SearchResult("the draws have converged", converged=True)
 

@@ -295,12 +295,12 @@ def _sampling_notes(samples: Samples, options: SamplingOptions, *, several_modes
             f"The draws of {count_noun(sites, 'site')} have not converged (R-hat up to {worst:.2f}): means and "
             "spreads there are doubtful."
         )
-    elif samples.effective.min() < options.enough_from_chains:
-        few = np.flatnonzero((samples.effective < options.enough_from_chains).any(axis=1))
+    elif samples.effective.min() < options.least_effective:
+        few = np.flatnonzero((samples.effective < options.least_effective).any(axis=1))
         listed = ", ".join(str(n + 1) for n in few[:5])
         notes.append(
             f"Only {samples.effective.min():,.0f} draws are effective at {count_noun(len(few), 'site')}, fewer than "
-            f"{options.enough_from_chains:,}: quantiles there are uncertain. Site {listed}"
+            f"{options.least_effective:,}: quantiles there are uncertain. Site {listed}"
             f"{' and others' if len(few) > 5 else ''}."
         )
     modes = int(samples.mode.max()) + 1

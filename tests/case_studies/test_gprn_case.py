@@ -34,7 +34,8 @@ def test_that_the_files_of_the_robot_arm_are_read(root, tmp_path):
     assert error < 1.0
     # On the scale of the torques, and after so few steps about as good as their mean and spread, or better.
     known = np.mean(np.log(torque[:300, [3, 6]].std(axis=0))) + 0.5 * np.log(2 * np.pi * np.e)
-    assert known - 3.0 < nlpd < known + 0.5
+    noise = np.log(5.0) + 0.5 * np.log(2 * np.pi * np.e)  # no prediction is better, except by chance
+    assert noise - 0.3 < nlpd < known + 0.5
 
 
 @pytest.mark.parametrize("name", ["sarcos_inv.mat", "sarcos_inv_test.mat"])

@@ -46,7 +46,7 @@ def test_that_the_tables_of_the_guide_run(adapter: str, guide: str, otway: Path,
     (folder / "server.py").write_text(server_of(guide))
     (folder / "server.py").chmod(0o755)
     tables = re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
-    [table] = [table for table in tables if f'adapter = "{adapter}"' in table]
+    table = next(table for table in tables if f'adapter = "{adapter}"' in table)
     config = (folder / "otway_c.toml").read_text()
     before, _, after = config.partition("[forward]")
     (folder / "guide.toml").write_text(f"{before}{table}\n[noise]{after.partition('[noise]')[2]}")
